@@ -1,0 +1,21 @@
+package message
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestTagHashDoesNotAllocate(t *testing.T) {
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		TagHash("order-created")
+		TagHash("TAG_订单_\U0001F600")
+	}))
+}
+
+func TestTagHashOfBytesIsThatOfTheText(t *testing.T) {
+	for _, tag := range []string{"", "TagA", "a标签", "\xff", "a\xf0\x9f", "\U0001F600x"} {
+		assert.Equal(t, TagHash(tag), tagHashBytes([]byte(tag)), "%q", tag)
+	}
+	assert.Equal(t, int32(0xFFFD), TagHash("\xff"))
+}
