@@ -1,0 +1,227 @@
+package protocol
+
+import (
+	"context"
+	"time"
+)
+
+// Broker is what a broker offers to a Transport: one BrokerConn per session.
+type Broker interface {
+	// Connect opens a session for peer. It does not block. The returned
+	// BrokerConn's Close ends the session: the broker forgets the peer's
+	// registrations at once.
+	Connect(s Session) BrokerConn
+}
+
+// BrokerConn is a session with a broker, implemented by the broker itself and
+// by every transport's client side. Safe for concurrent use.
+type BrokerConn interface {
+	SendMessage(context.Context, *SendMessageRequest) (*SendMessageResponse, error)
+	PullMessage(context.Context, *PullMessageRequest) (*PullMessageResponse, error)
+	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
+	UnregisterClient(context.Context, *UnregisterClientRequest) (*UnregisterClientResponse, error)
+	GetConsumerList(context.Context, *GetConsumerListRequest) (*GetConsumerListResponse, error)
+	QueryConsumerOffset(context.Context, *QueryConsumerOffsetRequest) (*QueryConsumerOffsetResponse, error)
+	UpdateConsumerOffset(context.Context, *UpdateConsumerOffsetRequest) (*UpdateConsumerOffsetResponse, error)
+	GetMaxOffset(context.Context, *GetMaxOffsetRequest) (*GetMaxOffsetResponse, error)
+	GetMinOffset(context.Context, *GetMinOffsetRequest) (*GetMinOffsetResponse, error)
+	CreateTopic(context.Context, *CreateTopicRequest) (*CreateTopicResponse, error)
+	Close() error
+}
+
+// SendMessageRequest stores one message, or a batch of one topic and queue.
+// Java: SendMessageRequestHeader.
+type SendMessageRequest struct {
+	ProducerGroup      string
+	Topic              string
+	DefaultTopic       string // template for auto-creation: message.AutoCreateTopic
+	DefaultTopicQueues int    // the client's wish; the template's count caps it
+	QueueID            int    // below 0: the broker draws one
+	SysFlag            int32
+	BornTime           time.Time
+	Flag               int32
+	Properties         string // message.AppendProperty encoding
+	ReconsumeTimes     int32
+	MaxReconsumeTimes  int32 // of a send to %RETRY%; 0 = the group's
+	Batch              bool  // Body is a batch body (message.AppendBatch)
+	Body               []byte
+	Oneway             bool // no answer is wanted: (nil, nil) as soon as the request has left
+}
+
+// SendMessageResponse tells where a message lies. A stored message whose
+// flush or replication was not confirmed in time comes as a response together
+// with an *Error of code FlushDiskTimeout, FlushSlaveTimeout or
+// SlaveNotAvailable.
+type SendMessageResponse struct {
+	MsgID         string // offsetMsgId; of a batch: comma separated
+	QueueID       int
+	QueueOffset   int64 // of a batch: its first message's
+	TransactionID string
+	Region        string // MSG_REGION
+	TraceOn       bool   // TRACE_ON
+}
+
+// PullMessageRequest reads from one queue. Java: PullMessageRequestHeader.
+type PullMessageRequest struct {
+	Group          string
+	Topic          string
+	QueueID        int
+	Offset         int64
+	MaxMessages    int
+	Commit         bool          // CommitOffset counts (sysFlag 1)
+	CommitOffset   int64         // everything below is consumed
+	Suspend        time.Duration // how long the broker may hold the pull; 0 = not at all
+	HasExpression  bool          // Expression counts (sysFlag 4); otherwise the heartbeat's subscription
+	Expression     string        // tag expression
+	ExpressionType string        // "TAG" or "" = TAG
+	SubVersion     int64         // version of the subscription the client has in mind; 0 = any
+}
+
+// PullMessageResponse is the answer to a pull, whatever it found.
+type PullMessageResponse struct {
+	Code            Code // Success, PullNotFound, PullRetryImmediately or PullOffsetMoved
+	NextBeginOffset int64
+	MinOffset       int64
+	MaxOffset       int64
+	SuggestBrokerID int64
+	Records         [][]byte // stored records, read-only
+}
+
+// HeartbeatRequest registers a client's groups with a broker.
+// Java: HeartbeatData.
+type HeartbeatRequest struct {
+	ClientID  string
+	Producers []string // producer groups
+	Consumers []ConsumerData
+}
+
+// ConsumerData is one consumer group as a member sees it.
+type ConsumerData struct {
+	Group         string
+	Model         MessageModel
+	From          ConsumeFrom
+	Passive       bool // CONSUME_PASSIVELY: a push consumer
+	Subscriptions []Subscription
+}
+
+// MessageModel tells how a group shares messages. Java: MessageModel.
+type MessageModel int
+
+const (
+	Clustering MessageModel = iota
+	Broadcasting
+)
+
+func (m MessageModel) String() string {
+	if m == Broadcasting {
+		return "BROADCASTING"
+	}
+	return "CLUSTERING"
+}
+
+// ConsumeFrom tells where a group without a committed offset starts.
+// Java: ConsumeFromWhere.
+type ConsumeFrom int
+
+const (
+	ConsumeFromLast ConsumeFrom = iota
+	ConsumeFromFirst
+)
+
+// Subscription is one topic of a group with its filter.
+// Java: SubscriptionData.
+type Subscription struct {
+	Topic          string
+	Expression     string // "*", "A || B"
+	ExpressionType string // "TAG"
+	Tags           []string
+	Codes          []int32
+	Version        int64 // the newest wins
+}
+
+// HeartbeatResponse acknowledges a heartbeat.
+type HeartbeatResponse struct{}
+
+// UnregisterClientRequest takes a client out of its groups at once.
+type UnregisterClientRequest struct {
+	ClientID      string
+	ProducerGroup string
+	ConsumerGroup string
+}
+
+// UnregisterClientResponse acknowledges an UnregisterClientRequest.
+type UnregisterClientResponse struct{}
+
+// GetConsumerListRequest asks for the members of a consumer group.
+type GetConsumerListRequest struct{ Group string }
+
+// GetConsumerListResponse lists each member's client id once, in no order.
+type GetConsumerListResponse struct{ ClientIDs []string }
+
+// QueryConsumerOffsetRequest asks for a group's committed offset of a queue.
+type QueryConsumerOffsetRequest struct {
+	Group   string
+	Topic   string
+	QueueID int
+}
+
+// QueryConsumerOffsetResponse carries the committed offset. A group without
+// one gets an *Error of code QueryNotFound instead.
+type QueryConsumerOffsetResponse struct{ Offset int64 }
+
+// UpdateConsumerOffsetRequest commits an offset; lower ones are accepted.
+type UpdateConsumerOffsetRequest struct {
+	Group   string
+	Topic   string
+	QueueID int
+	Offset  int64
+	Oneway  bool
+}
+
+// UpdateConsumerOffsetResponse acknowledges an UpdateConsumerOffsetRequest.
+type UpdateConsumerOffsetResponse struct{}
+
+// GetMaxOffsetRequest asks for the end of a queue.
+type GetMaxOffsetRequest struct {
+	Topic   string
+	QueueID int
+}
+
+// GetMaxOffsetResponse carries the offset after the last message, 0 for an
+// unknown queue.
+type GetMaxOffsetResponse struct{ Offset int64 }
+
+// GetMinOffsetRequest asks for the start of a queue.
+type GetMinOffsetRequest struct {
+	Topic   string
+	QueueID int
+}
+
+// GetMinOffsetResponse carries the offset of the first message kept.
+type GetMinOffsetResponse struct{ Offset int64 }
+
+// CreateTopicRequest creates or updates a topic on one broker. The topic is
+// routable at every reachable name server when it is answered.
+type CreateTopicRequest struct{ Config TopicConfig }
+
+// CreateTopicResponse acknowledges a CreateTopicRequest.
+type CreateTopicResponse struct{}
+
+// Peer is the way back from a broker to a client. Calls are oneway and do not
+// block; an implementation never calls back into the broker from them.
+type Peer interface {
+	// NotifyConsumerIDsChanged tells a member that its group's membership
+	// changed.
+	NotifyConsumerIDsChanged(*NotifyConsumerIDsChangedRequest)
+}
+
+// NotifyConsumerIDsChangedRequest names the group that changed.
+type NotifyConsumerIDsChangedRequest struct{ Group string }
+
+// SubscriptionOf makes a tag subscription.
+func SubscriptionOf(topic, expression string, tags []string, codes []int32, version int64) Subscription {
+	return Subscription{Topic: topic, Expression: expression, ExpressionType: ExpressionTag, Tags: tags, Codes: codes, Version: version}
+}
+
+// ExpressionTag is the expression type of tag filters.
+const ExpressionTag = "TAG"

@@ -1,0 +1,90 @@
+package protocol
+
+import "strconv"
+
+// Code is a RocketMQ request or response code. Request and response codes are
+// two separate spaces that share this type, as on the wire.
+// Java: RequestCode, ResponseCode.
+type Code int32
+
+// Request codes. CodeSendMessage stands for the wire codes 10, 310 and 320.
+const (
+	CodeSendMessage              Code = 10
+	CodePullMessage              Code = 11
+	CodeQueryConsumerOffset      Code = 14
+	CodeUpdateConsumerOffset     Code = 15
+	CodeCreateTopic              Code = 17
+	CodeGetMaxOffset             Code = 30
+	CodeGetMinOffset             Code = 31
+	CodeHeartbeat                Code = 34
+	CodeUnregisterClient         Code = 35
+	CodeGetConsumerList          Code = 38
+	CodeNotifyConsumerIDsChanged Code = 40
+	CodeRegisterBroker           Code = 103
+	CodeUnregisterBroker         Code = 104
+	CodeGetRoute                 Code = 105
+	CodeGetClusterInfo           Code = 106
+	CodeGetAllTopics             Code = 206
+	CodeQueryDataVersion         Code = 322
+	CodeBrokerHeartbeat          Code = 904
+)
+
+// Response codes.
+const (
+	Success                   Code = 0
+	SystemError               Code = 1
+	SystemBusy                Code = 2
+	RequestCodeNotSupported   Code = 3
+	FlushDiskTimeout          Code = 10
+	SlaveNotAvailable         Code = 11
+	FlushSlaveTimeout         Code = 12
+	MessageIllegal            Code = 13
+	ServiceNotAvailable       Code = 14
+	NoPermission              Code = 16
+	TopicNotExist             Code = 17
+	PullNotFound              Code = 19
+	PullRetryImmediately      Code = 20
+	PullOffsetMoved           Code = 21
+	QueryNotFound             Code = 22
+	SubscriptionParseFailed   Code = 23
+	SubscriptionNotExist      Code = 24
+	SubscriptionNotLatest     Code = 25
+	SubscriptionGroupNotExist Code = 26
+	InvalidParameter          Code = 29
+	IllegalOperation          Code = 604
+)
+
+var requestNames = [...]struct {
+	code Code
+	name string
+}{
+	{CodeSendMessage, "SendMessage"},
+	{CodePullMessage, "PullMessage"},
+	{CodeQueryConsumerOffset, "QueryConsumerOffset"},
+	{CodeUpdateConsumerOffset, "UpdateConsumerOffset"},
+	{CodeCreateTopic, "CreateTopic"},
+	{CodeGetMaxOffset, "GetMaxOffset"},
+	{CodeGetMinOffset, "GetMinOffset"},
+	{CodeHeartbeat, "Heartbeat"},
+	{CodeUnregisterClient, "UnregisterClient"},
+	{CodeGetConsumerList, "GetConsumerList"},
+	{CodeNotifyConsumerIDsChanged, "NotifyConsumerIDsChanged"},
+	{CodeRegisterBroker, "RegisterBroker"},
+	{CodeUnregisterBroker, "UnregisterBroker"},
+	{CodeGetRoute, "GetRoute"},
+	{CodeGetClusterInfo, "GetClusterInfo"},
+	{CodeGetAllTopics, "GetAllTopics"},
+	{CodeQueryDataVersion, "QueryDataVersion"},
+	{CodeBrokerHeartbeat, "BrokerHeartbeat"},
+}
+
+// RequestName names a request code for logs and errors, "code 999" when it is
+// not one of ours.
+func RequestName(c Code) string {
+	for _, r := range requestNames {
+		if r.code == c {
+			return r.name
+		}
+	}
+	return "code " + strconv.Itoa(int(c))
+}
