@@ -1,0 +1,54 @@
+package rebalance
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pocketmq/pocketmq/message"
+)
+
+// Averagely gives each member one contiguous block of the sorted queues; the
+// first members of the sorted list get one queue more when the numbers do not
+// divide: 8 queues among 3 members are 3, 3 and 2. It is the default.
+//
+// A member that joins or leaves moves the blocks of all members after it.
+// Members beyond the number of queues hold none. Name is "AVG".
+// Java: AllocateMessageQueueAveragely. Differs: the reference takes the lists
+// as they come, and its caller has sorted them; this sorts copies itself, so
+// that the order of the arguments never matters.
+var Averagely Strategy = averagely{}
+
+type averagely struct{}
+
+func (averagely) Name() string { return "AVG" }
+
+func (averagely) Allocate(group, self string, queues []message.Queue, members []string) ([]message.Queue, error) {
+	queues, members, err := prepare(group, self, queues, members)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.Index(members, self)
+	if i < 0 {
+		return nil, nil
+	}
+	size, extra := len(queues)/len(members), len(queues)%len(members)
+	start := i*size + min(i, extra)
+	if i < extra {
+		size++
+	}
+	return slices.Clone(queues[start : start+size : start+size]), nil
+}
+
+// prepare checks the arguments of a strategy and returns the lists sorted. The
+// results may be the arguments themselves: they are for reading.
+func prepare(group, self string, queues []message.Queue, members []string) ([]message.Queue, []string, error) {
+	switch {
+	case self == "":
+		return nil, nil, fmt.Errorf("%w: group %q: the member's own client id is empty", ErrInvalidArguments, group)
+	case len(queues) == 0:
+		return nil, nil, fmt.Errorf("%w: group %q: no queues to share; ask when the topic has a route", ErrInvalidArguments, group)
+	case len(members) == 0:
+		return nil, nil, fmt.Errorf("%w: group %q: no members; ask when a broker has answered the member list", ErrInvalidArguments, group)
+	}
+	return sorted(queues, message.Queue.Compare), sorted(members, compareMembers), nil
+}

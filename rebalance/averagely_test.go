@@ -1,0 +1,175 @@
+package rebalance
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pocketmq/pocketmq/message"
+)
+
+// queuesOf makes n queues of each broker, sorted.
+func queuesOf(n int, brokers ...string) []message.Queue {
+	var queues []message.Queue
+	for _, b := range brokers {
+		for i := range n {
+			queues = append(queues, message.Queue{Topic: "T", BrokerName: b, QueueID: i})
+		}
+	}
+	return queues
+}
+
+func membersOf(n int) []string {
+	var members []string
+	for i := range n {
+		members = append(members, fmt.Sprintf("10.0.0.1@4711#%04x", i))
+	}
+	return members
+}
+
+func allocate(t *testing.T, self string, queues []message.Queue, members []string) []message.Queue {
+	t.Helper()
+	share, err := Averagely.Allocate("G", self, queues, members)
+	require.NoError(t, err)
+	return share
+}
+
+// checkShares states what all members' shares together must be.
+func checkShares(t *testing.T, queues []message.Queue, members []string) {
+	t.Helper()
+	var all []message.Queue
+	sizes := make([]int, len(members))
+	for i, m := range members {
+		share := allocate(t, m, queues, members)
+		sizes[i] = len(share)
+		if len(share) > 0 { // contiguous
+			at := slices.Index(queues, share[0])
+			require.Equal(t, queues[at:at+len(share)], share)
+		}
+		all = append(all, share...)
+	}
+	// One after the other they are the queues: disjoint, complete, in order.
+	require.Equal(t, queues, all)
+	require.LessOrEqual(t, slices.Max(sizes)-slices.Min(sizes), 1)
+	require.True(t, slices.IsSortedFunc(sizes, func(a, b int) int { return b - a }), "the first ones get more: %v", sizes)
+}
+
+func TestRB01_EveryPairOfQueuesAndMembersIsSharedWhole(t *testing.T) {
+	for q := 1; q <= 20; q++ {
+		for c := 1; c <= 20; c++ {
+			checkShares(t, queuesOf(q, "broker-a"), membersOf(c))
+			if q%2 == 0 {
+				checkShares(t, queuesOf(q/2, "broker-a", "broker-b"), membersOf(c))
+			}
+		}
+	}
+}
+
+func TestRB01_EightQueuesOfTwoBrokersAmongThree(t *testing.T) {
+	queues, members := queuesOf(4, "broker-a", "broker-b"), membersOf(3)
+	assert.Equal(t, queues[0:3], allocate(t, members[0], queues, members))
+	assert.Equal(t, queues[3:6], allocate(t, members[1], queues, members))
+	assert.Equal(t, queues[6:8], allocate(t, members[2], queues, members))
+}
+
+func TestRB01_QueueTenComesAfterQueueTwo(t *testing.T) {
+	queues, members := queuesOf(11, "broker-a"), []string{"c1", "c2"}
+	var ids []int
+	for _, q := range allocate(t, "c1", queues, members) {
+		ids = append(ids, q.QueueID)
+	}
+	assert.Equal(t, []int{0, 1, 2, 3, 4, 5}, ids)
+	checkShares(t, queues, members)
+}
+
+func TestRB01_OrderOfTheArgumentsDoesNotMatterAndStays(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range 300 {
+		queues := queuesOf(1+rng.IntN(12), []string{"a", "b", "c"}[:1+rng.IntN(3)]...)
+		members := membersOf(1 + rng.IntN(9))
+		self := members[rng.IntN(len(members))]
+		want := allocate(t, self, queues, members)
+		mixedQ, mixedM := slices.Clone(queues), slices.Clone(members)
+		rng.Shuffle(len(mixedQ), func(i, j int) { mixedQ[i], mixedQ[j] = mixedQ[j], mixedQ[i] })
+		rng.Shuffle(len(mixedM), func(i, j int) { mixedM[i], mixedM[j] = mixedM[j], mixedM[i] })
+		givenQ, givenM := slices.Clone(mixedQ), slices.Clone(mixedM)
+		require.Equal(t, want, allocate(t, self, mixedQ, mixedM))
+		require.Equal(t, givenQ, mixedQ)
+		require.Equal(t, givenM, mixedM)
+	}
+}
+
+func TestShareBelongsToTheCaller(t *testing.T) {
+	queues := queuesOf(4, "a")
+	share := allocate(t, "c", queues, []string{"c"})
+	_ = append(share[:1], message.Queue{Topic: "other"})
+	assert.Equal(t, queuesOf(4, "a"), queues)
+}
+
+func TestStrangerGetsNothing(t *testing.T) {
+	assert.Empty(t, allocate(t, "stranger", queuesOf(4, "a"), membersOf(2)))
+}
+
+func TestMembersBeyondTheQueuesHoldNone(t *testing.T) {
+	queues, members := queuesOf(4, "a"), membersOf(6)
+	for i, m := range members {
+		assert.Len(t, allocate(t, m, queues, members), map[bool]int{true: 1, false: 0}[i < 4])
+	}
+}
+
+func TestMissingArgumentsAreErrorsThatNameTheGroup(t *testing.T) {
+	for _, f := range []func() ([]message.Queue, error){
+		func() ([]message.Queue, error) { return Averagely.Allocate("G", "", queuesOf(1, "a"), []string{"c"}) },
+		func() ([]message.Queue, error) { return Averagely.Allocate("G", "c", nil, []string{"c"}) },
+		func() ([]message.Queue, error) { return Averagely.Allocate("G", "c", queuesOf(1, "a"), nil) },
+	} {
+		share, err := f()
+		assert.Empty(t, share)
+		require.ErrorIs(t, err, ErrInvalidArguments)
+		assert.ErrorContains(t, err, `"G"`)
+	}
+}
+
+func TestStrategyIsSafeForConcurrentUse(t *testing.T) {
+	queues, members := queuesOf(8, "b", "a"), []string{"c2", "c1"}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 100 {
+				share, err := Averagely.Allocate("G", "c1", queues, members)
+				assert.NoError(t, err)
+				assert.Len(t, share, 8)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func BenchmarkAllocate(b *testing.B) {
+	queues, members := queuesOf(250, "a", "b", "c", "d"), membersOf(100)
+	b.Run("1000 queues 100 members", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if share, err := Averagely.Allocate("G", members[50], queues, members); err != nil || len(share) != 10 {
+				b.Fatal(share, err)
+			}
+		}
+	})
+	slices.Reverse(queues)
+	slices.Reverse(members)
+	b.Run("1000 queues 100 members unsorted", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if share, err := Averagely.Allocate("G", members[50], queues, members); err != nil || len(share) != 10 {
+				b.Fatal(share, err)
+			}
+		}
+	})
+}
