@@ -1,0 +1,14 @@
+// Package groups knows which clients are in which consumer and producer groups
+// of a broker. Java: ConsumerManager, ProducerManager.
+//
+// A client is in a group because its heartbeats say so, through a session (a
+// connection), and leaves it by unregistering, by losing the session, or by
+// staying silent. One client id is one member, even while two sessions claim
+// it: the newest speaks for it, and when it ends, an older one that still lives
+// does. That is how a client that reconnects before its old connection is seen
+// closing stays in its groups without a rebalance.
+//
+// What callers have to announce comes back as Change values, so that nobody is
+// called with a lock held. The time is a parameter. The package checks no
+// names.
+package groups

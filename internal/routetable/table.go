@@ -1,0 +1,412 @@
+package routetable
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// DefaultTimeout is the silence after which a broker is dropped that did not
+// name its own. Java: RouteInfoManager.DEFAULT_BROKER_CHANNEL_EXPIRED_TIME.
+const DefaultTimeout = 120 * time.Second
+
+// masterID is the broker id of a group's master. Java: MixAll.MASTER_ID.
+const masterID = 0
+
+// Table is the state of one name server. Safe for concurrent use; no method
+// blocks. What methods return is a copy that belongs to the caller.
+type Table struct {
+	mu       sync.RWMutex                             // guards everything below
+	topics   map[string]map[string]protocol.QueueData // topic -> broker name -> share; no empty inner maps
+	brokers  map[string]*group                        // broker name -> group
+	clusters map[string]map[string]struct{}           // cluster -> broker names; no empty inner maps
+	live     map[place]*entry
+	filters  map[place][]string // filter servers; no empty slices
+}
+
+// group is what is known of a broker group. It may be without addresses, when
+// its first registration was refused.
+type group struct {
+	cluster string
+	addrs   map[int64]string // broker id -> address
+}
+
+// place is where a broker lives, the identity of one running broker.
+type place struct{ cluster, addr string }
+
+// entry is a live broker. Java: BrokerLiveInfo.
+type entry struct {
+	name    string
+	id      int64
+	last    time.Time // last sign of life
+	timeout time.Duration
+	version protocol.DataVersion
+	conn    uint64
+	haAddr  string
+}
+
+// New returns an empty table.
+func New() *Table {
+	return &Table{
+		topics:   make(map[string]map[string]protocol.QueueData),
+		brokers:  make(map[string]*group),
+		clusters: make(map[string]map[string]struct{}),
+		live:     make(map[place]*entry),
+		filters:  make(map[place][]string),
+	}
+}
+
+// Change tells what a caller may want to announce after a call.
+type Change struct {
+	Registered bool     // a broker, or a new address of one, came in
+	Topics     []string // topics whose route changed, sorted; nil = none
+}
+
+// Expired is a broker that was dropped because it fell silent or lost its
+// connection.
+type Expired struct {
+	Cluster    string
+	BrokerName string
+	ID         int64
+	Addr       string
+	Conn       uint64   // the connection it had registered through
+	Topics     []string // topics whose route changed, sorted
+}
+
+// Live is one live broker.
+type Live struct {
+	Cluster string
+	Name    string
+	ID      int64
+	Addr    string
+	Age     time.Duration // since its last sign of life
+}
+
+// Register takes in a broker that registers at now through connection conn,
+// with all of its topics or only the changed ones. Topics that a registration
+// leaves out are kept. Only a master's topics are looked at, and those that are
+// known are replaced only when the data version differs from the last one. A
+// slave is told its master's addresses. Java: RouteInfoManager.registerBroker.
+//
+// Errors (*protocol.Error): SystemError when cluster, name or address is
+// empty, and when a broker id that is not known comes with exactly one topic:
+// it would be routable for that topic alone. Such a broker registers all of its
+// topics first.
+//
+// Nothing of r is kept. HeartbeatTimeout 0 is DefaultTimeout.
+func (t *Table) Register(now time.Time, conn uint64, r *protocol.RegisterBrokerRequest) (*protocol.RegisterBrokerResponse, Change, error) {
+	if r.Cluster == "" || r.BrokerName == "" || r.Addr == "" {
+		return nil, Change{}, protocol.Errorf(protocol.SystemError,
+			"register broker failed: cluster %q, broker %q and address %q must not be empty", r.Cluster, r.BrokerName, r.Addr)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := place{r.Cluster, r.Addr}
+
+	names := t.clusters[r.Cluster]
+	if names == nil {
+		names = make(map[string]struct{})
+		t.clusters[r.Cluster] = names
+	}
+	names[r.BrokerName] = struct{}{}
+	g := t.brokers[r.BrokerName]
+	first := g == nil
+	if first {
+		g = &group{cluster: r.Cluster, addrs: make(map[int64]string)}
+		t.brokers[r.BrokerName] = g
+	}
+
+	old, known := g.addrs[r.BrokerID]
+	if !known && len(r.Topics) == 1 {
+		// As in the reference the group stays, without an address.
+		return nil, Change{}, protocol.Errorf(protocol.SystemError,
+			"register broker failed: broker %s id %d is not known here and brings only topic %q; register all of its topics first",
+			r.BrokerName, r.BrokerID, r.Topics[0].Name)
+	}
+	// A slave that became the master keeps one entry.
+	moved := false
+	for id, addr := range g.addrs {
+		if addr == r.Addr && id != r.BrokerID {
+			delete(g.addrs, id)
+			moved = true
+		}
+	}
+	if known && old != r.Addr {
+		// Two brokers claim the id: the one with the newer state keeps it.
+		if e := t.live[place{r.Cluster, old}]; e != nil && e.version.StateVersion > r.Version.StateVersion {
+			delete(t.live, at)
+			delete(t.filters, at)
+			var c Change
+			if moved {
+				c.Topics = t.topicsOfLocked(r.BrokerName)
+			}
+			return &protocol.RegisterBrokerResponse{}, c, nil
+		}
+	}
+	g.addrs[r.BrokerID] = r.Addr
+	first = first || !known
+	c := Change{Registered: old != r.Addr}
+
+	changed := make(map[string]struct{})
+	if r.BrokerID == masterID {
+		e := t.live[at]
+		stale := first || e == nil || e.version != r.Version
+		for _, topic := range r.Topics {
+			if topic.Name != "" && t.applyLocked(r.BrokerName, topic, stale) {
+				changed[topic.Name] = struct{}{}
+			}
+		}
+	}
+	if c.Registered || moved { // the addresses are part of every route
+		for _, name := range t.topicsOfLocked(r.BrokerName) {
+			changed[name] = struct{}{}
+		}
+	}
+	if len(changed) > 0 {
+		c.Topics = slices.Sorted(maps.Keys(changed))
+	}
+
+	timeout := r.HeartbeatTimeout
+	if timeout <= 0 {
+		timeout = DefaultTimeout
+	}
+	t.live[at] = &entry{
+		name: r.BrokerName, id: r.BrokerID, last: now, timeout: timeout,
+		version: r.Version, conn: conn, haAddr: r.HAAddr,
+	}
+	if len(r.FilterServers) > 0 {
+		t.filters[at] = slices.Clone(r.FilterServers)
+	} else {
+		delete(t.filters, at)
+	}
+
+	resp := &protocol.RegisterBrokerResponse{}
+	if r.BrokerID != masterID {
+		if master, ok := g.addrs[masterID]; ok {
+			if e := t.live[place{r.Cluster, master}]; e != nil {
+				resp.MasterAddr, resp.HAAddr = master, e.haAddr
+			}
+		}
+	}
+	return resp, c, nil
+}
+
+// applyLocked puts a topic's share on a broker, when it is unknown or stale,
+// and reports whether the route changed.
+func (t *Table) applyLocked(brokerName string, topic protocol.TopicConfig, stale bool) bool {
+	shares := t.topics[topic.Name]
+	old, known := shares[brokerName]
+	if known && !stale {
+		return false
+	}
+	share := protocol.QueueData{
+		BrokerName: brokerName, ReadQueues: topic.ReadQueues, WriteQueues: topic.WriteQueues,
+		Perm: topic.Perm, SysFlag: topic.SysFlag,
+	}
+	if known && old == share {
+		return false
+	}
+	if shares == nil {
+		shares = make(map[string]protocol.QueueData)
+		t.topics[topic.Name] = shares
+	}
+	shares[brokerName] = share
+	return true
+}
+
+// Unregister takes a broker out of the routes. A request that names another
+// address than the one that is registered under its name and id changes
+// nothing: it is a late one of a former life. Java:
+// RouteInfoManager.unRegisterBroker. Differs: there the id is not compared, so
+// that a late request of a former slave removes the master it became.
+func (t *Table) Unregister(r *protocol.UnregisterBrokerRequest) Change {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	topics, _ := t.removeLocked(place{r.Cluster, r.Addr}, r.BrokerName, r.BrokerID)
+	return Change{Topics: topics}
+}
+
+// removeLocked forgets the broker (name, id) at a place, and its group when it
+// was the last of it. It returns the topics whose route changed, and whether
+// the place was an address of the group.
+func (t *Table) removeLocked(at place, name string, id int64) (topics []string, removed bool) {
+	if e := t.live[at]; e != nil && e.name == name && e.id == id {
+		delete(t.live, at)
+		delete(t.filters, at)
+	}
+	g := t.brokers[name]
+	if g == nil || g.addrs[id] != at.addr {
+		return nil, false
+	}
+	topics = t.topicsOfLocked(name)
+	delete(g.addrs, id)
+	if len(g.addrs) > 0 {
+		return topics, true
+	}
+	delete(t.brokers, name)
+	for cluster, names := range t.clusters {
+		delete(names, name)
+		if len(names) == 0 {
+			delete(t.clusters, cluster)
+		}
+	}
+	for _, topic := range topics {
+		shares := t.topics[topic]
+		delete(shares, name)
+		if len(shares) == 0 {
+			delete(t.topics, topic)
+		}
+	}
+	return topics, true
+}
+
+// topicsOfLocked lists the topics that have a share on a broker, sorted.
+func (t *Table) topicsOfLocked(brokerName string) []string {
+	var topics []string
+	for topic, shares := range t.topics {
+		if _, ok := shares[brokerName]; ok {
+			topics = append(topics, topic)
+		}
+	}
+	slices.Sort(topics)
+	return topics
+}
+
+// Heartbeat notes a sign of life at now and reports whether the broker is
+// known; an unknown one has to register.
+// Java: RouteInfoManager.updateBrokerInfoUpdateTimestamp.
+func (t *Table) Heartbeat(now time.Time, r *protocol.BrokerHeartbeatRequest) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.live[place{r.Cluster, r.Addr}]
+	if e == nil {
+		return false
+	}
+	e.last = now
+	return true
+}
+
+// DataVersion tells whether the topics of a broker are known here in the
+// version it asks for. The question is a sign of life too. An unknown broker
+// is answered Changed. Java: DefaultRequestProcessor.queryBrokerTopicConfig.
+func (t *Table) DataVersion(now time.Time, r *protocol.QueryDataVersionRequest) protocol.QueryDataVersionResponse {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.live[place{r.Cluster, r.Addr}]
+	if e == nil {
+		return protocol.QueryDataVersionResponse{Changed: true}
+	}
+	e.last = now
+	return protocol.QueryDataVersionResponse{Changed: e.version != r.Version, Version: e.version}
+}
+
+// Expire drops every broker whose last sign of life is longer ago than its
+// timeout; strictly longer, so one that is exactly that old stays. Sorted by
+// broker name and id. Java: RouteInfoManager.scanNotActiveBroker. Differs:
+// there the entry of an address that a broker has left stays for ever.
+func (t *Table) Expire(now time.Time) []Expired {
+	return t.drop(func(e *entry) bool { return e.last.Add(e.timeout).Before(now) })
+}
+
+// ConnClosed drops the brokers whose last registration came through conn. One
+// that has registered again through another connection stays. Sorted by broker
+// name and id. Java: RouteInfoManager.onChannelDestroy.
+func (t *Table) ConnClosed(conn uint64) []Expired {
+	return t.drop(func(e *entry) bool { return e.conn == conn })
+}
+
+func (t *Table) drop(gone func(*entry) bool) []Expired {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var dropped []Expired
+	for at, e := range t.live {
+		if !gone(e) {
+			continue
+		}
+		topics, removed := t.removeLocked(at, e.name, e.id)
+		if removed {
+			dropped = append(dropped, Expired{
+				Cluster: at.cluster, BrokerName: e.name, ID: e.id, Addr: at.addr, Conn: e.conn, Topics: topics,
+			})
+		}
+	}
+	slices.SortFunc(dropped, func(a, b Expired) int {
+		return cmp.Or(cmp.Compare(a.BrokerName, b.BrokerName), cmp.Compare(a.ID, b.ID))
+	})
+	return dropped
+}
+
+// Route returns where a topic lies: its shares, and the groups that still have
+// members. It reports false when either is missing, which clients see as
+// TopicNotExist. Java: RouteInfoManager.pickupTopicRouteData.
+func (t *Table) Route(topic string) (protocol.TopicRoute, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	shares := t.topics[topic]
+	route := protocol.TopicRoute{
+		Queues:  make([]protocol.QueueData, 0, len(shares)),
+		Brokers: make([]protocol.BrokerData, 0, len(shares)),
+	}
+	for _, name := range slices.Sorted(maps.Keys(shares)) {
+		route.Queues = append(route.Queues, shares[name])
+		g := t.brokers[name]
+		if g == nil || len(g.addrs) == 0 {
+			continue
+		}
+		route.Brokers = append(route.Brokers, protocol.BrokerData{Cluster: g.cluster, BrokerName: name, Addrs: maps.Clone(g.addrs)})
+		for _, addr := range g.addrs {
+			if filters := t.filters[place{g.cluster, addr}]; len(filters) > 0 {
+				if route.FilterServers == nil {
+					route.FilterServers = make(map[string][]string)
+				}
+				route.FilterServers[addr] = slices.Clone(filters)
+			}
+		}
+	}
+	if len(route.Queues) == 0 || len(route.Brokers) == 0 {
+		return protocol.TopicRoute{}, false
+	}
+	return route, true
+}
+
+// Topics lists all topics, sorted. Java: RouteInfoManager.getAllTopicList.
+func (t *Table) Topics() []string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Sorted(maps.Keys(t.topics))
+}
+
+// ClusterInfo lists all broker groups, sorted by name, one without addresses
+// too. Java: RouteInfoManager.getAllClusterInfo.
+func (t *Table) ClusterInfo() []protocol.BrokerData {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	info := make([]protocol.BrokerData, 0, len(t.brokers))
+	for _, name := range slices.Sorted(maps.Keys(t.brokers)) {
+		g := t.brokers[name]
+		info = append(info, protocol.BrokerData{Cluster: g.cluster, BrokerName: name, Addrs: maps.Clone(g.addrs)})
+	}
+	return info
+}
+
+// Live lists the brokers that are alive, sorted by name and id, with how long
+// ago, at now, they gave their last sign of life.
+func (t *Table) Live(now time.Time) []Live {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var live []Live
+	for at, e := range t.live {
+		if g := t.brokers[e.name]; g == nil || g.addrs[e.id] != at.addr {
+			continue // an address that the broker has left
+		}
+		live = append(live, Live{Cluster: at.cluster, Name: e.name, ID: e.id, Addr: at.addr, Age: now.Sub(e.last)})
+	}
+	slices.SortFunc(live, func(a, b Live) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Addr, b.Addr))
+	})
+	return live
+}

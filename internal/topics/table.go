@@ -1,0 +1,288 @@
+package topics
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pocketmq/pocketmq/internal/statefile"
+	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// DefaultQueues is how many queues the template of auto-created topics has.
+// Java: BrokerConfig.defaultTopicQueueNums.
+const DefaultQueues = 8
+
+// readWrite is the permission of a topic that nothing else is said of.
+const readWrite = protocol.PermRead | protocol.PermWrite
+
+// Options says whose topics a Table holds, and where.
+type Options struct {
+	File          string // state file; "" = memory only
+	NoSync        bool   // survive a kill of the process but not a loss of power
+	Cluster       string // has a topic of its name
+	Broker        string // the group's name; has a topic of its name
+	AutoCreate    bool   // a first send may make a topic
+	DefaultQueues int    // queues of the template; 0 = 8
+	Logger        *slog.Logger
+}
+
+// Table is the topics of one broker. Safe for concurrent use. Get and Snapshot
+// never wait for a change.
+type Table struct {
+	o    Options
+	file *statefile.File // nil = memory only
+
+	byName sync.Map              // name -> *topic; written under mu
+	state  atomic.Pointer[state] // written under mu
+
+	mu sync.Mutex // one change at a time; a leaf, held over the file calls of its save
+}
+
+// state is all topics at one version. Once published it is never changed.
+type state struct {
+	version protocol.DataVersion
+	topics  []*topic // sorted by name
+}
+
+// topic is a config and its line in the file. It is never changed.
+type topic struct {
+	config protocol.TopicConfig
+	line   []byte
+}
+
+// Open reads the table and adds the system's own topics. A damaged file is
+// replaced by the version before it, which is logged: the last change is lost.
+// With both versions damaged it is an error that names the files
+// (statefile.ErrDamaged). Open writes nothing. An illegal cluster or broker name
+// is an error.
+func Open(o Options) (*Table, error) {
+	if o.DefaultQueues == 0 {
+		o.DefaultQueues = DefaultQueues
+	}
+	for _, name := range []string{o.Cluster, o.Broker} {
+		if name == "" {
+			continue
+		}
+		if err := checkName(name); err != nil { // both have a topic of their name
+			return nil, fmt.Errorf("topics: cluster %q, broker %q: %w", o.Cluster, o.Broker, err)
+		}
+	}
+	t := &Table{o: o}
+	now := time.Now()
+	// A table without history starts at a version of its own: a name server
+	// that remembers another life of this broker must look again.
+	s := &state{version: protocol.DataVersion{Timestamp: now.UnixMilli()}}
+	if o.File != "" {
+		t.file = statefile.New(o.File, o.NoSync)
+		data, found, err := t.file.Load()
+		if err != nil {
+			return nil, fmt.Errorf("topics: %w", err)
+		}
+		if err := t.file.Damaged(); err != nil && o.Logger != nil {
+			o.Logger.Warn("topics restored from the backup: the last change of a topic is lost", "err", err)
+		}
+		if found {
+			if s, err = decode(data); err != nil {
+				return nil, fmt.Errorf("topics: %s: %w; put a good copy in its place, or move it away to start without topics", o.File, err)
+			}
+		}
+	}
+	// Differs: in the reference a template that was once written stays.
+	changed := !o.AutoCreate && s.remove(message.AutoCreateTopic)
+	for _, c := range t.bootTopics() {
+		if old := s.find(c.Name); old == nil || old.config != c {
+			s.put(c)
+			changed = true
+		}
+	}
+	if changed && s.version.Counter > 0 {
+		s.version = next(s.version, now)
+	}
+	t.publish(s, s.topics...)
+	return t, nil
+}
+
+// bootTopics are there from the start. They follow the options, not the file.
+// Java: TopicConfigManager's constructor. The topics of features that do not
+// exist here are left out; their names are protected all the same.
+func (t *Table) bootTopics() []protocol.TopicConfig {
+	topic := func(name string, queues int, perm protocol.Perm) protocol.TopicConfig {
+		return protocol.TopicConfig{Name: name, ReadQueues: queues, WriteQueues: queues, Perm: perm}
+	}
+	boot := []protocol.TopicConfig{
+		topic("SELF_TEST_TOPIC", 1, readWrite),
+		topic("BenchmarkTest", 1024, readWrite),
+		topic("OFFSET_MOVED_EVENT", 1, readWrite),
+	}
+	if t.o.Cluster != "" {
+		boot = append(boot, topic(t.o.Cluster, 16, readWrite|protocol.PermInherit))
+	}
+	if t.o.Broker != "" && t.o.Broker != t.o.Cluster {
+		boot = append(boot, topic(t.o.Broker, 1, readWrite|protocol.PermInherit))
+	}
+	if t.o.AutoCreate {
+		boot = append(boot, topic(message.AutoCreateTopic, t.o.DefaultQueues, readWrite|protocol.PermInherit))
+	}
+	return boot
+}
+
+// Get returns a topic, false when the broker does not have it. It takes no
+// lock. Java: TopicConfigManager.selectTopicConfig.
+func (t *Table) Get(name string) (protocol.TopicConfig, bool) {
+	v, ok := t.byName.Load(name)
+	if !ok {
+		return protocol.TopicConfig{}, false
+	}
+	return v.(*topic).config, true
+}
+
+// Snapshot returns all topics, sorted by name, and their data version. The
+// slice belongs to the caller.
+func (t *Table) Snapshot() ([]protocol.TopicConfig, protocol.DataVersion) {
+	s := t.state.Load()
+	configs := make([]protocol.TopicConfig, len(s.topics))
+	for i, topic := range s.topics {
+		configs[i] = topic.config
+	}
+	return configs, s.version
+}
+
+// Ensure makes the given topics exist with at least the given queue counts, all
+// in one change or, on an error, none. Counts grow and never shrink; the rest
+// of an existing topic stays as it is. A zero permission is read and write. It
+// is meant for the topics of a configuration.
+//
+// Errors: *protocol.Error of code InvalidParameter for an illegal name, a
+// system topic or a config out of range; what the save returned.
+func (t *Table) Ensure(now time.Time, configs ...protocol.TopicConfig) (changed bool, err error) {
+	for _, c := range configs {
+		if err := t.check(c); err != nil {
+			return false, err
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.state.Load().clone()
+	var put []*topic
+	for _, c := range configs {
+		if c.Perm == 0 {
+			c.Perm = readWrite
+		}
+		if old := s.find(c.Name); old != nil {
+			grown := old.config
+			grown.ReadQueues = max(grown.ReadQueues, c.ReadQueues)
+			grown.WriteQueues = max(grown.WriteQueues, c.WriteQueues)
+			if grown == old.config {
+				continue
+			}
+			c = grown
+		}
+		put = append(put, s.put(c))
+	}
+	if len(put) == 0 {
+		return false, nil
+	}
+	if err := t.commitLocked(now, s, put...); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// Put creates a topic or replaces its config whole. An identical one changes
+// nothing. Java: TopicConfigManager.updateTopicConfig.
+//
+// Errors as Ensure's.
+func (t *Table) Put(now time.Time, c protocol.TopicConfig) (changed bool, err error) {
+	if err := t.check(c); err != nil {
+		return false, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.state.Load()
+	if old := s.find(c.Name); old != nil && old.config == c {
+		return false, nil
+	}
+	s = s.clone()
+	if err := t.commitLocked(now, s, s.put(c)); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// AutoCreate returns the topic that a send names, made after the template
+// defaultTopic when the broker does not have it: with the smaller of
+// clientQueues and the template's write queues, and its permission without
+// inherit. A %RETRY% topic that has no template gets one queue. created tells
+// whether this call made it.
+// Java: TopicConfigManager.createTopicInSendMessageMethod.
+//
+// Errors (*protocol.Error): TopicNotExist without a template; InvalidParameter
+// for an illegal name; NoPermission for the name of a topic of the system that
+// only the system itself may make; what the save returned.
+func (t *Table) AutoCreate(now time.Time, name, defaultTopic string, clientQueues int) (config protocol.TopicConfig, created bool, err error) {
+	if c, ok := t.Get(name); ok {
+		return c, false, nil
+	}
+	if err := checkName(name); err != nil {
+		return protocol.TopicConfig{}, false, err
+	}
+	if strings.HasPrefix(name, systemPrefix) || message.IsNotSendable(name) {
+		return protocol.TopicConfig{}, false, protocol.Errorf(protocol.NoPermission,
+			"topic[%s] is reserved for the system, sends do not make it; send to another topic", name)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.state.Load()
+	if old := s.find(name); old != nil {
+		return old.config, false, nil
+	}
+	c := protocol.TopicConfig{Name: name, ReadQueues: 1, WriteQueues: 1, Perm: readWrite}
+	if template := s.find(defaultTopic); template != nil && template.config.Perm&protocol.PermInherit != 0 {
+		n := max(min(clientQueues, template.config.WriteQueues), 0)
+		c = protocol.TopicConfig{
+			Name: name, ReadQueues: n, WriteQueues: n,
+			Perm: template.config.Perm &^ protocol.PermInherit, SysFlag: template.config.SysFlag,
+		}
+	} else if !strings.HasPrefix(name, message.RetryPrefix) {
+		why := fmt.Sprintf("its template %q is not one", defaultTopic)
+		if !t.o.AutoCreate {
+			why = "topics are not made by sends here"
+		}
+		return protocol.TopicConfig{}, false, protocol.Errorf(protocol.TopicNotExist,
+			"topic[%s] not exist, apply first please! %s: create it with Admin.CreateTopic or ClusterConfig.Topics", name, why)
+	}
+	s = s.clone()
+	if err := t.commitLocked(now, s, s.put(c)); err != nil {
+		return protocol.TopicConfig{}, false, err
+	}
+	return c, true, nil
+}
+
+// commitLocked gives s a new version, saves it, and only then lets it be seen.
+func (t *Table) commitLocked(now time.Time, s *state, put ...*topic) error {
+	s.version = next(t.state.Load().version, now)
+	if t.file != nil {
+		if err := t.file.Save(s.encode()); err != nil {
+			return fmt.Errorf("topics: %w", err)
+		}
+	}
+	t.publish(s, put...)
+	return nil
+}
+
+func (t *Table) publish(s *state, put ...*topic) {
+	t.state.Store(s)
+	for _, topic := range put {
+		t.byName.Store(topic.config.Name, topic)
+	}
+}
+
+// next is the version after v. Java: DataVersion.nextVersion.
+func next(v protocol.DataVersion, now time.Time) protocol.DataVersion {
+	return protocol.DataVersion{StateVersion: v.StateVersion, Timestamp: now.UnixMilli(), Counter: v.Counter + 1}
+}
