@@ -1,0 +1,94 @@
+package memnet
+
+import (
+	"context"
+
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// brokerConn is a caller's side of a session with a broker.
+type brokerConn struct{ conn[protocol.BrokerConn] }
+
+var _ protocol.BrokerConn = (*brokerConn)(nil)
+
+func (b *brokerConn) SendMessage(ctx context.Context, r *protocol.SendMessageRequest) (*protocol.SendMessageResponse, error) {
+	return call(&b.conn, ctx, r.Oneway, r, protocol.BrokerConn.SendMessage)
+}
+
+func (b *brokerConn) PullMessage(ctx context.Context, r *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.PullMessage)
+}
+
+func (b *brokerConn) Heartbeat(ctx context.Context, r *protocol.HeartbeatRequest) (*protocol.HeartbeatResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.Heartbeat)
+}
+
+func (b *brokerConn) UnregisterClient(ctx context.Context, r *protocol.UnregisterClientRequest) (*protocol.UnregisterClientResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.UnregisterClient)
+}
+
+func (b *brokerConn) GetConsumerList(ctx context.Context, r *protocol.GetConsumerListRequest) (*protocol.GetConsumerListResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetConsumerList)
+}
+
+func (b *brokerConn) QueryConsumerOffset(ctx context.Context, r *protocol.QueryConsumerOffsetRequest) (*protocol.QueryConsumerOffsetResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.QueryConsumerOffset)
+}
+
+func (b *brokerConn) UpdateConsumerOffset(ctx context.Context, r *protocol.UpdateConsumerOffsetRequest) (*protocol.UpdateConsumerOffsetResponse, error) {
+	return call(&b.conn, ctx, r.Oneway, r, protocol.BrokerConn.UpdateConsumerOffset)
+}
+
+func (b *brokerConn) GetMaxOffset(ctx context.Context, r *protocol.GetMaxOffsetRequest) (*protocol.GetMaxOffsetResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetMaxOffset)
+}
+
+func (b *brokerConn) GetMinOffset(ctx context.Context, r *protocol.GetMinOffsetRequest) (*protocol.GetMinOffsetResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetMinOffset)
+}
+
+func (b *brokerConn) CreateTopic(ctx context.Context, r *protocol.CreateTopicRequest) (*protocol.CreateTopicResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.CreateTopic)
+}
+
+// nameServerConn is a caller's side of a session with a name server.
+type nameServerConn struct{ conn[protocol.NameServerConn] }
+
+var _ protocol.NameServerConn = (*nameServerConn)(nil)
+
+func (c *nameServerConn) RegisterBroker(ctx context.Context, r *protocol.RegisterBrokerRequest) (*protocol.RegisterBrokerResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.RegisterBroker)
+}
+
+func (c *nameServerConn) UnregisterBroker(ctx context.Context, r *protocol.UnregisterBrokerRequest) (*protocol.UnregisterBrokerResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.UnregisterBroker)
+}
+
+func (c *nameServerConn) BrokerHeartbeat(ctx context.Context, r *protocol.BrokerHeartbeatRequest) (*protocol.BrokerHeartbeatResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.BrokerHeartbeat)
+}
+
+func (c *nameServerConn) QueryDataVersion(ctx context.Context, r *protocol.QueryDataVersionRequest) (*protocol.QueryDataVersionResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.QueryDataVersion)
+}
+
+func (c *nameServerConn) GetRoute(ctx context.Context, r *protocol.GetRouteRequest) (*protocol.GetRouteResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.GetRoute)
+}
+
+func (c *nameServerConn) GetClusterInfo(ctx context.Context, r *protocol.GetClusterInfoRequest) (*protocol.GetClusterInfoResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.GetClusterInfo)
+}
+
+func (c *nameServerConn) GetAllTopics(ctx context.Context, r *protocol.GetAllTopicsRequest) (*protocol.GetAllTopicsResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.GetAllTopics)
+}
+
+// peer is a server's way back to the caller of one session.
+type peer struct{ s *session }
+
+var _ protocol.Peer = (*peer)(nil)
+
+func (p *peer) NotifyConsumerIDsChanged(r *protocol.NotifyConsumerIDsChangedRequest) {
+	notify(p.s, r, protocol.Peer.NotifyConsumerIDsChanged)
+}
