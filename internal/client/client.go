@@ -1,0 +1,196 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// Config says who the client is and whom it talks to. Copied by New.
+type Config struct {
+	Node        string             // client id; node name at the transport
+	NameServers []string           // addresses, at least one
+	Transport   protocol.Transport // never nil
+	Peer        protocol.Peer      // calls from brokers; nil = none are wanted
+
+	// RouteRefresh is how often the loop asks for every route that somebody
+	// uses (Java: pollNameServerInterval), Heartbeat how often it heartbeats the
+	// brokers (Java: heartbeatBrokerInterval). 0 = 30 s.
+	RouteRefresh, Heartbeat time.Duration
+
+	Logger *slog.Logger // never nil
+
+	// HeartbeatData returns what to tell the brokers. When it is nil, or
+	// returns nil, there are no heartbeats. It is called by the loop and by
+	// whoever has a session dialled; it must not block.
+	HeartbeatData func() *protocol.HeartbeatRequest
+
+	// RoutesChanged is told the topics whose routes have changed, a first route
+	// included: by the loop, once for a round, and by the caller of Refresh. It
+	// is called outside of all locks and must not call Close. nil = nobody asks.
+	RoutesChanged func(topics []string)
+}
+
+const (
+	defaultInterval = 30 * time.Second
+	callTimeout     = 3 * time.Second // of one call to one server. Java: mqClientApiTimeout
+	connectTimeout  = 3 * time.Second // Java: connectTimeoutMillis
+)
+
+// Client finds topics and brokers for one Producer, Consumer or Admin. Safe
+// for concurrent use.
+type Client struct {
+	cfg    Config
+	life   context.Context // ends with Close
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when the first Close is done
+
+	running sync.WaitGroup // the loop, and what flights run
+
+	mu      sync.Mutex // guards what follows, and additions to running
+	started bool
+	closed  bool
+	err     error // what the first Close returned
+
+	names     *nameServers
+	brokers   *pool[protocol.BrokerConn]
+	lookups   flights[*Route]
+	lookupSeq atomic.Uint64
+	routes    table[*cachedRoute]
+	addresses table[protocol.BrokerData] // by broker name, as the latest route has it
+	watched   table[struct{}]            // topics the loop asks for although they may have no route yet
+}
+
+// New makes a client and starts nothing. It works before Start, only without
+// the loop.
+func New(cfg Config) *Client {
+	cfg.NameServers = slices.Clone(cfg.NameServers)
+	if cfg.RouteRefresh <= 0 {
+		cfg.RouteRefresh = defaultInterval
+	}
+	if cfg.Heartbeat <= 0 {
+		cfg.Heartbeat = defaultInterval
+	}
+	c := &Client{cfg: cfg, ended: make(chan struct{})}
+	c.life, c.cancel = context.WithCancel(context.Background())
+	c.names = newNameServers(c, cfg.NameServers)
+	c.brokers = &pool[protocol.BrokerConn]{c: c, dial: c.dialBroker}
+	return c
+}
+
+// Start begins the loop: routes are refreshed every RouteRefresh and brokers
+// heartbeated every Heartbeat, both counted from now. A second Start, and one
+// after Close, do nothing. It does not block.
+func (c *Client) Start() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.started || c.closed {
+		return
+	}
+	c.started = true
+	c.running.Go(c.loop)
+}
+
+// Close ends the loop and all sessions, fails calls in flight, and returns
+// when nothing of the client runs any more. A second Close waits for the
+// first and returns the same. Later calls of other methods that would have to
+// ask a server return protocol.ErrClosed.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	first := !c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if !first {
+		<-c.ended
+		return c.err
+	}
+	c.cancel()
+	err := errors.Join(c.brokers.close(), c.names.pool.close())
+	c.running.Wait()
+	c.err = err
+	close(c.ended)
+	return err
+}
+
+// AddNameServer makes the client know one more name server. One that it knows
+// is not added again.
+func (c *Client) AddNameServer(addr string) { c.names.add(addr) }
+
+// loop runs until Close.
+func (c *Client) loop() {
+	routes := time.NewTicker(c.cfg.RouteRefresh)
+	defer routes.Stop()
+	beats := time.NewTicker(c.cfg.Heartbeat)
+	defer beats.Stop()
+	for {
+		select {
+		case <-c.life.Done():
+			return
+		case <-routes.C:
+			c.refreshRoutes(c.life)
+		case <-beats.C:
+			if err := c.HeartbeatAll(c.life); err != nil && c.life.Err() == nil {
+				c.cfg.Logger.Warn("heartbeat failed", "err", err)
+			}
+		}
+	}
+}
+
+// begin counts shared work that is about to run. It is false after Close.
+func (c *Client) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.running.Add(1)
+	return true
+}
+
+func (c *Client) errClosed() error {
+	return fmt.Errorf("client %s: %w", c.cfg.Node, protocol.ErrClosed)
+}
+
+// answered tells whether a server has answered, be it with an error.
+func answered(err error) bool {
+	var e *protocol.Error
+	return err == nil || errors.As(err, &e)
+}
+
+// contextError returns the context error that err carries, nil if none.
+func contextError(err error) error {
+	for _, e := range []error{context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, e) {
+			return e
+		}
+	}
+	return nil
+}
+
+// unreachable is an error with a text of its own that matches
+// protocol.ErrUnreachable, and the context error if cause carries one: nothing
+// of what the caller wanted has left.
+func unreachable(cause error, format string, args ...any) error {
+	e := &askError{text: fmt.Sprintf(format, args...), is: []error{protocol.ErrUnreachable}}
+	if ended := contextError(cause); ended != nil {
+		e.is = append(e.is, ended)
+	}
+	return e
+}
+
+// askError has a text that stands alone; is lists what errors.Is and
+// errors.As find, without being part of the text.
+type askError struct {
+	text string
+	is   []error
+}
+
+func (e *askError) Error() string   { return e.text }
+func (e *askError) Unwrap() []error { return e.is }

@@ -1,0 +1,111 @@
+package consume
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pocketmq/pocketmq/filter"
+	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
+	"github.com/pocketmq/pocketmq/rebalance"
+)
+
+// Config describes an engine. It is complete: whoever makes it fills in the
+// defaults and checks the ranges. The engine copies Subscriptions and
+// DelayLevels.
+type Config struct {
+	Group    string // consumer group
+	ClientID string // this member's id, as brokers list it
+
+	Client Client         // routes and connections
+	Codec  *message.Codec // decodes what is delivered; outlives the engine
+
+	// Subscriptions maps each topic to its filter; the zero filter is
+	// everything. Empty is legal.
+	Subscriptions map[string]filter.Tags
+
+	// Handler consumes 1 to BatchSize messages of one queue. nil: consumed. An
+	// error or a panic: every message of the call is delivered again later, as a
+	// fresh Ext. ctx ends when Close gives up on the handler. It runs without
+	// locks, up to Concurrency times at once, also for one queue. The messages
+	// and the slice belong to the handler.
+	Handler func(ctx context.Context, msgs []*message.Ext) error
+
+	From     protocol.ConsumeFrom // where a group without a committed offset starts
+	Strategy rebalance.Strategy   // shares queues among members; called by one goroutine at a time
+
+	Concurrency   int // workers; at least 1. Java: consumeThreadMax
+	BatchSize     int // messages per handler call; at least 1. Java: consumeMessageBatchMaxSize
+	PullBatchSize int // messages per pull; at least 1. Java: pullBatchSize
+
+	// Flow control: a queue is pulled while a whole batch fits below MaxCached
+	// messages and the three other limits are not reached. Records count with
+	// their stored size. The byte limits are looked at before a pull, so what
+	// the pulls in flight bring comes on top.
+	MaxCached      int   // unfinished messages per queue. Java: pullThresholdForQueue
+	MaxCachedBytes int64 // per queue. Java: pullThresholdSizeForQueue
+	MaxCachedTotal int64 // bytes of all queues
+	MaxSpan        int64 // highest received - lowest unfinished offset. Java: consumeConcurrentlyMaxSpan
+
+	CloseTimeout time.Duration // how long Close waits for cancelled handlers
+
+	Rebalance      time.Duration // between two periodic rounds
+	RebalanceRetry time.Duration // after a round that left something undone; after a pull that the broker knew no subscription for
+	RouteRetry     time.Duration // between two looks for a topic without a route
+	OffsetPersist  time.Duration // between two commits
+	PullSuspend    time.Duration // how long a broker may hold a pull
+	PullErrorDelay time.Duration // after a failed pull
+
+	// DelayLevels are the delays of levels 1, 2 and so on, at least one. A
+	// message that failed for the n-th time is delivered again after level
+	// 2 + n, the last one at most.
+	DelayLevels []time.Duration
+
+	Logger *slog.Logger // never nil
+
+	// OnRebalanced, when not nil, is told of every change of the queues held,
+	// outside all locks, in order. It must not block: the rebalance loop waits
+	// for it.
+	OnRebalanced func(Rebalanced)
+}
+
+// Rebalanced tells that the queues held of one topic changed.
+type Rebalanced struct {
+	Topic         string
+	Before, After []message.Queue // sorted; owned by the receiver
+	Reason        string          // "start", "members changed", "route changed", "periodic" or "retry"
+}
+
+// Status is a snapshot of an engine's counters, all since the last Start.
+type Status struct {
+	Received    int64 // messages pulled, after the filter
+	Consumed    int64 // messages whose handler returned nil
+	Failed      int64 // failed deliveries, in messages
+	Undecodable int64 // records passed over because they do not decode
+	Running     int   // handler calls that have not returned
+}
+
+// subscriptions returns what the group tells brokers, sorted by topic; version
+// orders it among the versions that brokers see.
+func (c *Config) subscriptions(version int64) []protocol.Subscription {
+	subs := make([]protocol.Subscription, 0, len(c.Subscriptions))
+	for topic, tags := range c.Subscriptions {
+		expression := "*"
+		if !tags.All() {
+			expression = strings.Join(tags.List(), " || ")
+		}
+		subs = append(subs, protocol.SubscriptionOf(topic, expression, tags.List(), tags.Codes(), version))
+	}
+	slices.SortFunc(subs, func(a, b protocol.Subscription) int { return strings.Compare(a.Topic, b.Topic) })
+	return subs
+}
+
+// redeliveryDelay returns how long a message waits after its n-th failure,
+// n >= 1. Java: MQClientAPI's level 3 + reconsumeTimes.
+func (c *Config) redeliveryDelay(n int) time.Duration {
+	level := min(2+n, len(c.DelayLevels))
+	return c.DelayLevels[level-1]
+}

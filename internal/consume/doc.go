@@ -1,0 +1,56 @@
+// Package consume is the engine of a push consumer: it takes its share of a
+// group's queues, pulls them, hands messages to a handler and commits offsets.
+// Clustering and concurrent consumption only. Java: DefaultMQPushConsumerImpl,
+// RebalanceImpl, PullMessageService, ProcessQueue,
+// ConsumeMessageConcurrentlyService, RemoteBrokerOffsetStore.
+//
+//	notice, route, 20 s ──> rebalance loop ── take, drop ──> held queues
+//	                                                            │ one pull goroutine each
+//	            broker <── PullMessage (held up to 15 s) ───────┤
+//	                                                            ▼
+//	  retry heap ── due ──> process queue ── ready list ──> Concurrency workers ──> Handler
+//	      ▲                       ▲                             │
+//	      └────── error ──────────┴────────── nil: ack ─────────┘
+//	                              │ lowest unfinished
+//	            broker <── UpdateConsumerOffset (5 s, on every pull, on a drop, at the end)
+//
+// # What is guaranteed
+//
+//   - A committed offset never passes an unfinished message: it is the lowest
+//     unfinished offset of the queue, or the end of what was received.
+//   - A group without a committed offset starts where From says, for the queues
+//     that the topic's route showed while Start ran. A queue that appears later
+//     starts at its minimum, whatever From says, so that nothing sent meanwhile
+//     is skipped. A start offset above 0 that From decided is committed at once:
+//     a member that takes the queue over does not decide anew.
+//   - While handlers of a revoked queue still run, this client does not take the
+//     same queue again.
+//   - Nothing polls. An engine whose pulls are held by brokers wakes for its own
+//     timers only.
+//
+// # Where it differs from RocketMQ
+//
+//   - Flow control waits for acknowledgements, woken by them; Java tries again
+//     every 50 ms. A pull is sent only when a whole pull batch fits, so MaxCached
+//     is never exceeded; Java exceeds it by one batch.
+//   - Notices are served in the same instant; Java keeps 1 s between two rounds.
+//     Notices that arrive during a round are served by one more round.
+//   - PullOffsetMoved is handled in place: the queue goes on at the broker's
+//     offset, at once. Java drops the queue and rebalances.
+//   - A failed message is delivered again by this client, after the delay of
+//     level 3 + (attempt - 1), and stays unfinished meanwhile.
+//   - The commit offset also passes what the broker has scanned without a match,
+//     with the pull that reports it, not only with the next empty one.
+//   - Cached messages are kept as stored records and decoded by the worker that
+//     delivers them: every delivery is a fresh message.Ext, so a handler may keep
+//     or change what it got.
+//   - A record that does not decode is reported at error level, counted in
+//     Status.Undecodable and passed over. It can never be delivered, and holding
+//     it back would stop its queue for ever.
+//
+// # Locks
+//
+// Engine.mu guards the life of the engine, run.mu everything that moves while it
+// runs. Both are leaves: nothing blocks, calls out or touches a channel under
+// them.
+package consume

@@ -1,0 +1,329 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// Engine consumes for one member of a group. All methods are safe for
+// concurrent use. Java: DefaultMQPushConsumerImpl.
+//
+// Life: New, Start, then Shutdown or Close, once. A Start that failed leaves
+// nothing running and may be repeated.
+type Engine struct {
+	cfg Config
+
+	hard     chan struct{} // closed by the first Close: handlers get no more time than CloseTimeout
+	hardOnce sync.Once
+
+	mu struct { // guards the life of the engine
+		sync.Mutex
+		state       state
+		run         *run                    // of the last Start that did not fail; nil before
+		cancelStart context.CancelCauseFunc // while starting
+		started     chan struct{}           // closed when the Start under way has returned
+		stopped     chan struct{}           // made by the first Close or Shutdown, closed when it is done
+		err         error                   // its result
+		waited      bool                    // it gave cancelled handlers CloseTimeout
+	}
+}
+
+type state int
+
+const (
+	stateNew state = iota
+	stateStarting
+	stateRunning
+	stateStopped // also while stopping
+)
+
+// New makes an engine and starts nothing.
+func New(cfg Config) *Engine {
+	cfg.Subscriptions = maps.Clone(cfg.Subscriptions)
+	cfg.DelayLevels = slices.Clone(cfg.DelayLevels)
+	return &Engine{cfg: cfg, hard: make(chan struct{})}
+}
+
+// Start joins the group and returns after the first rebalance of every
+// subscribed topic that has a route, start offsets resolved: what is sent after
+// Start returned is never skipped. A topic without a route is no error; it is
+// looked for every RouteRetry.
+//
+// Start tries again every RebalanceRetry while a broker does not answer, as long
+// as ctx lasts; then it returns an error that matches protocol.ErrTimeout (or
+// ctx's) and names the last failure, and nothing is left running. ctx bounds the
+// start only; its values reach the handlers. protocol.ErrClosed after or during
+// Close. Leaving the group after a failure takes up to 1 s more when a broker is
+// silent.
+func (e *Engine) Start(ctx context.Context) error {
+	base := context.WithoutCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	e.mu.Lock()
+	switch e.mu.state {
+	case stateStopped:
+		e.mu.Unlock()
+		return fmt.Errorf("consume: start of group %q: %w", e.cfg.Group, protocol.ErrClosed)
+	case stateStarting, stateRunning:
+		e.mu.Unlock()
+		return fmt.Errorf("consume: group %q is started already", e.cfg.Group)
+	}
+	r := newRun(&e.cfg, base, time.Now())
+	started := make(chan struct{})
+	e.mu.state, e.mu.run, e.mu.cancelStart, e.mu.started = stateStarting, r, cancel, started
+	e.mu.Unlock()
+	defer close(started)
+
+	joined, err := r.join(ctx)
+	e.mu.Lock()
+	if err == nil && e.mu.state == stateStarting {
+		e.mu.state = stateRunning
+		e.mu.Unlock()
+		r.activate(joined)
+		return nil
+	}
+	if err == nil || errors.Is(context.Cause(ctx), protocol.ErrClosed) {
+		err = fmt.Errorf("consume: start of group %q: %w", e.cfg.Group, protocol.ErrClosed)
+	}
+	e.mu.run = nil
+	if e.mu.state == stateStarting {
+		e.mu.state = stateNew
+	}
+	e.mu.Unlock()
+	r.abandon()
+	return err
+}
+
+// Shutdown stops pulling, starts no more handlers, lets those that run finish,
+// commits what is finished and leaves the group. Messages that were pulled and
+// not started are left to the group, as are failed ones that wait for their next
+// delivery.
+//
+// When ctx ends first, the handlers' context is cancelled and Shutdown returns
+// at once, after committing what is finished; the error says what was left and
+// matches protocol.ErrHandlersRunning and ctx's error. A Close meanwhile turns
+// it into a Close. nil before Start; a later call waits for the handlers that
+// still run, as long as ctx lasts.
+func (e *Engine) Shutdown(ctx context.Context) error { return e.stop(ctx, false) }
+
+// Close cancels the handlers' context, waits at most CloseTimeout for them,
+// commits what is finished and leaves the group. What a handler returns after
+// that is not committed; an error it returns after the cancellation leaves its
+// messages unfinished, for the group.
+//
+// protocol.ErrHandlersRunning when handlers still run then; a later Close waits
+// again and returns the same while they run, nil after. Concurrent calls wait
+// for the first. A Close from inside a handler cancels, waits CloseTimeout and
+// returns ErrHandlersRunning. nil before Start, which then fails.
+func (e *Engine) Close() error {
+	e.hardOnce.Do(func() { close(e.hard) })
+	return e.stop(nil, true)
+}
+
+// stop ends the engine, or waits for the call that does. ctx is nil for Close.
+func (e *Engine) stop(ctx context.Context, hard bool) error {
+	var cut <-chan struct{}
+	if ctx != nil {
+		cut = ctx.Done()
+	}
+	e.mu.Lock()
+	first := e.mu.stopped == nil
+	if first {
+		e.mu.stopped = make(chan struct{})
+	}
+	stopped, started, r := e.mu.stopped, e.mu.started, e.mu.run
+	starting := e.mu.state == stateStarting
+	e.mu.state = stateStopped
+	if starting {
+		e.mu.cancelStart(protocol.ErrClosed)
+	}
+	e.mu.Unlock()
+
+	switch {
+	case first && starting:
+		// The Start gives up by itself, and leaves nothing running; a Close from
+		// inside it (a strategy's) must not wait for ever.
+		err := e.await(started, ctx, hard)
+		return e.finish(stopped, err)
+	case first && r == nil:
+		return e.finish(stopped, nil)
+	case first:
+		return e.finish(stopped, e.halt(r, ctx, hard))
+	}
+
+	late := isClosed(stopped)
+	if !late {
+		select {
+		case <-stopped:
+		case <-cut:
+			return fmt.Errorf("consume: shutdown of group %q, begun by another call: %w", e.cfg.Group, ctx.Err())
+		}
+	}
+	e.mu.Lock()
+	err, waited, r := e.mu.err, e.mu.waited, e.mu.run
+	e.mu.Unlock()
+	switch {
+	case !late && (waited || !hard):
+		return err
+	case r != nil:
+		return e.await(r.quiet, ctx, hard)
+	case started != nil:
+		return e.await(started, ctx, hard)
+	}
+	return nil
+}
+
+// finish publishes the result of the first stop.
+func (e *Engine) finish(stopped chan struct{}, err error) error {
+	e.mu.Lock()
+	e.mu.err = err
+	e.mu.Unlock()
+	close(stopped)
+	return err
+}
+
+// halt ends a run. ctx is nil for Close.
+func (e *Engine) halt(r *run, ctx context.Context, hard bool) error {
+	r.halt()
+	var err error
+	if !hard {
+		select {
+		case <-r.quiet:
+		case <-e.hard:
+			hard = true
+		case <-ctx.Done():
+			running, unfinished := r.left()
+			if running == 0 { // nothing to wait for but our own loops, which end by themselves
+				hard = true
+				break
+			}
+			r.cancelHandlers(protocol.ErrClosed)
+			err = fmt.Errorf("consume: shutdown of group %q was cut short: %d handlers cancelled while they ran, %d messages pulled but unfinished; "+
+				"the group gets them again, give Shutdown more time to finish what runs: %w: %w", e.cfg.Group, running, unfinished, protocol.ErrHandlersRunning, ctx.Err())
+		}
+	}
+	if hard {
+		r.cancelHandlers(protocol.ErrClosed)
+		err = e.await(r.quiet, nil, true)
+		e.mu.Lock()
+		e.mu.waited = true
+		e.mu.Unlock()
+	}
+	r.leave()
+	r.cancelHandlers(protocol.ErrClosed)
+	return err
+}
+
+// await waits for done: Close at most CloseTimeout, Shutdown as long as ctx
+// lasts. What is awaited hangs in user code when it does not come.
+func (e *Engine) await(done <-chan struct{}, ctx context.Context, hard bool) error {
+	if isClosed(done) {
+		return nil
+	}
+	if !hard {
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("consume: shutdown of group %q: %s: %w: %w", e.cfg.Group, e.stuck(), protocol.ErrHandlersRunning, ctx.Err())
+		}
+	}
+	timer := time.NewTimer(e.cfg.CloseTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("consume: close of group %q: %s %v after their context was cancelled, let them watch it: %w",
+			e.cfg.Group, e.stuck(), e.cfg.CloseTimeout, protocol.ErrHandlersRunning)
+	}
+}
+
+// stuck says what an engine that does not end waits for.
+func (e *Engine) stuck() string {
+	if n := e.Status().Running; n > 0 {
+		return fmt.Sprintf("%d handlers have not returned", n)
+	}
+	return "a strategy or OnRebalanced has not returned"
+}
+
+// MembersChanged tells that a broker reported a change in the group: the engine
+// rebalances at once. It never blocks and may be called at any time.
+func (e *Engine) MembersChanged() {
+	if r := e.current(); r != nil {
+		r.trigger(membersChanged)
+	}
+}
+
+// RoutesChanged tells that routes changed: the engine rebalances at once if it
+// subscribes to one of the topics. It never blocks and may be called at any
+// time.
+func (e *Engine) RoutesChanged(topics []string) {
+	r := e.current()
+	if r == nil {
+		return
+	}
+	for _, topic := range topics {
+		if _, ok := e.cfg.Subscriptions[topic]; ok {
+			r.trigger(routeChanged)
+			return
+		}
+	}
+}
+
+// ConsumerData returns what a heartbeat tells of the group. The version of the
+// subscriptions is the time of the last Start in milliseconds, 0 before. The
+// caller owns the result.
+func (e *Engine) ConsumerData() protocol.ConsumerData {
+	var version int64
+	if r := e.current(); r != nil {
+		version = r.version
+	}
+	return protocol.ConsumerData{
+		Group:         e.cfg.Group,
+		Model:         protocol.Clustering,
+		From:          e.cfg.From,
+		Passive:       true,
+		Subscriptions: e.cfg.subscriptions(version),
+	}
+}
+
+// Assignment returns the queues held, sorted. The caller owns the result.
+func (e *Engine) Assignment() []message.Queue {
+	if r := e.current(); r != nil {
+		return r.assignment("")
+	}
+	return nil
+}
+
+// Status returns the counters of the last Start, zero before.
+func (e *Engine) Status() Status {
+	if r := e.current(); r != nil {
+		return r.status()
+	}
+	return Status{}
+}
+
+func (e *Engine) current() *run {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mu.run
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,213 @@
+package consume
+
+// processQueue is the window of one queue between its lowest unfinished message
+// and the next pull. It is a plain value: no clock, no goroutine, no lock; its
+// owner guards it. Java: ProcessQueue, whose tree is a ring here, because
+// offsets arrive in ascending order.
+//
+// Every message put gets the next sequence number; sequence numbers are never
+// used twice, also not after reset. The ring holds [head, tail).
+//
+//	done      taken, done, delayed      ready
+//	─────── head ─────────────── cursor ───── tail
+//
+// Invariants:
+//   - head <= cursor <= tail; slots[head] is unfinished unless head == tail.
+//   - Offsets ascend with the sequence number and all lie below end.
+//   - From cursor on every entry is ready and has never been taken.
+//   - again lists exactly the ready entries below cursor.
+//   - count and bytes are those of the entries that are not done.
+type processQueue struct {
+	slots  []slot // length 0 or a power of two; entry s lies at s & (len-1)
+	head   uint64
+	cursor uint64
+	tail   uint64
+	again  []uint64 // failed and due, first come first taken
+	end    int64    // everything below was received or needs no delivery
+	count  int
+	bytes  int64
+	gone   bool // dropped: nothing is put or taken any more
+}
+
+// slot is one message of the window.
+type slot struct {
+	offset   int64
+	data     []byte // the stored record; nil when done
+	attempts int32  // failed deliveries so far
+	state    slotState
+}
+
+type slotState uint8
+
+const (
+	slotReady   slotState = iota // waits for a worker
+	slotTaken                    // a handler has it
+	slotDelayed                  // failed, waits for its next delivery
+	slotDone
+)
+
+// record is a stored record on its way into a processQueue.
+type record struct {
+	offset int64
+	data   []byte // owned by the processQueue from put on
+}
+
+// taken is a message on its way to a handler.
+type taken struct {
+	seq      uint64
+	offset   int64
+	data     []byte // read-only
+	attempts int32
+}
+
+// newProcessQueue returns an empty window that starts at offset.
+func newProcessQueue(offset int64) processQueue { return processQueue{end: offset} }
+
+// put adds a pulled batch in ascending order; next is the offset at which the
+// broker goes on. Records below end were received before and are ignored. It
+// returns how many were added.
+func (p *processQueue) put(records []record, next int64) int {
+	if p.gone {
+		return 0
+	}
+	n := 0
+	for _, rec := range records {
+		if rec.offset < p.end {
+			continue
+		}
+		if int(p.tail-p.head) == len(p.slots) {
+			p.grow()
+		}
+		*p.at(p.tail) = slot{offset: rec.offset, data: rec.data}
+		p.tail++
+		p.end = rec.offset + 1
+		p.count++
+		p.bytes += int64(len(rec.data))
+		n++
+	}
+	p.end = max(p.end, next)
+	return n
+}
+
+// take appends up to n ready messages to dst, those delivered before first.
+func (p *processQueue) take(dst []taken, n int) []taken {
+	for ; n > 0 && len(p.again) > 0; n-- {
+		dst = p.takeAt(dst, p.again[0])
+		p.again = p.again[1:]
+	}
+	for ; n > 0 && p.cursor < p.tail; n-- {
+		dst = p.takeAt(dst, p.cursor)
+		p.cursor++
+	}
+	return dst
+}
+
+func (p *processQueue) takeAt(dst []taken, seq uint64) []taken {
+	s := p.at(seq)
+	s.state = slotTaken
+	return append(dst, taken{seq: seq, offset: s.offset, data: s.data, attempts: s.attempts})
+}
+
+// ack finishes a taken message. It returns the bytes set free; false when the
+// message is not in the window any more (reset, dropped).
+func (p *processQueue) ack(seq uint64) (freed int64, ok bool) {
+	s := p.takenAt(seq)
+	if s == nil {
+		return 0, false
+	}
+	freed = int64(len(s.data))
+	s.state, s.data = slotDone, nil
+	p.count--
+	p.bytes -= freed
+	for p.head < p.tail && p.at(p.head).state == slotDone {
+		p.head++
+	}
+	return freed, true
+}
+
+// fail marks a taken message as failed; it waits for due. data replaces the
+// record, which it equals. It returns the failed deliveries so far; false as ack.
+func (p *processQueue) fail(seq uint64, data []byte) (attempts int, ok bool) {
+	s := p.takenAt(seq)
+	if s == nil {
+		return 0, false
+	}
+	s.state, s.data = slotDelayed, data
+	s.attempts++
+	return int(s.attempts), true
+}
+
+// due makes a failed message ready again; false when it is not in the window
+// any more.
+func (p *processQueue) due(seq uint64) bool {
+	if seq < p.head || seq >= p.tail || p.at(seq).state != slotDelayed {
+		return false
+	}
+	p.at(seq).state = slotReady
+	p.again = append(p.again, seq)
+	return true
+}
+
+// reset forgets every message and goes on at offset, also backwards. It returns
+// the bytes set free.
+func (p *processQueue) reset(offset int64) (freed int64) {
+	freed = p.bytes
+	clear(p.slots)
+	p.head, p.cursor = p.tail, p.tail
+	p.again = nil
+	p.count, p.bytes = 0, 0
+	p.end = offset
+	return freed
+}
+
+// drop ends the window. The commit offset stays what it is: what is acknowledged
+// later does not count. It returns the bytes set free.
+func (p *processQueue) drop() (freed int64) {
+	freed = p.reset(p.commit())
+	p.slots = nil
+	p.gone = true
+	return freed
+}
+
+// commit returns the offset to commit: the lowest unfinished one, else the end
+// of what was received.
+func (p *processQueue) commit() int64 {
+	if p.head < p.tail {
+		return p.at(p.head).offset
+	}
+	return p.end
+}
+
+// span returns the distance between the lowest unfinished and the highest
+// received message.
+func (p *processQueue) span() int64 {
+	if p.head == p.tail {
+		return 0
+	}
+	return p.at(p.tail-1).offset - p.at(p.head).offset
+}
+
+// ready returns how many messages could be taken.
+func (p *processQueue) ready() int { return len(p.again) + int(p.tail-p.cursor) }
+
+func (p *processQueue) at(seq uint64) *slot { return &p.slots[seq&uint64(len(p.slots)-1)] }
+
+// takenAt returns the slot of a taken message, nil when it is not in the window.
+func (p *processQueue) takenAt(seq uint64) *slot {
+	if seq < p.head || seq >= p.tail {
+		return nil
+	}
+	if s := p.at(seq); s.state == slotTaken {
+		return s
+	}
+	return nil
+}
+
+// grow doubles the ring. It never shrinks: flow control bounds it by MaxSpan.
+func (p *processQueue) grow() {
+	old := *p
+	p.slots = make([]slot, max(64, 2*len(old.slots)))
+	for s := old.head; s < old.tail; s++ {
+		*p.at(s) = *old.at(s)
+	}
+}

@@ -1,0 +1,279 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// startPull starts the pull loop of a queue that was just taken.
+func (r *run) startPull(h *heldQueue) {
+	ctx, cancel := context.WithCancel(r.ctx)
+	h.stop, h.stopped = cancel, make(chan struct{})
+	r.spawn(func() {
+		defer close(h.stopped)
+		defer cancel()
+		r.pullLoop(ctx, h)
+	})
+}
+
+// pullLoop pulls one queue until ctx ends: the queue is dropped or the run
+// halts. Java: DefaultMQPushConsumerImpl.pullMessage.
+func (r *run) pullLoop(ctx context.Context, h *heldQueue) {
+	for r.awaitRoom(ctx, h) {
+		if wait := r.pull(ctx, h); wait > 0 && !pause(ctx, wait) {
+			return
+		}
+	}
+}
+
+// awaitRoom waits until flow control allows a pull; false when ctx ended.
+func (r *run) awaitRoom(ctx context.Context, h *heldQueue) bool {
+	for {
+		r.mu.Lock()
+		h.waiting = !r.hasRoomLocked(h)
+		if h.waiting && r.cached >= r.cfg.MaxCachedTotal {
+			r.full[h] = true
+		} else {
+			delete(r.full, h)
+		}
+		waiting := h.waiting
+		r.mu.Unlock()
+		if !waiting {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-h.room:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// hasRoomLocked reports whether flow control allows a pull.
+func (r *run) hasRoomLocked(h *heldQueue) bool {
+	cfg, p := r.cfg, &h.pq
+	return p.count+min(cfg.PullBatchSize, cfg.MaxCached) <= cfg.MaxCached &&
+		p.bytes < cfg.MaxCachedBytes &&
+		p.span() <= cfg.MaxSpan &&
+		r.cached < cfg.MaxCachedTotal
+}
+
+// roomLocked appends to dst the queues that may be pulled again now that
+// something of h was set free. They are to be signalled outside the lock.
+func (r *run) roomLocked(dst []*heldQueue, h *heldQueue) []*heldQueue {
+	if h.waiting && r.hasRoomLocked(h) {
+		h.waiting = false
+		delete(r.full, h)
+		dst = append(dst, h)
+	}
+	return r.totalRoomLocked(dst)
+}
+
+// totalRoomLocked is roomLocked for the queues that wait for MaxCachedTotal.
+func (r *run) totalRoomLocked(dst []*heldQueue) []*heldQueue {
+	if len(r.full) == 0 || r.cached >= r.cfg.MaxCachedTotal {
+		return dst
+	}
+	for f := range r.full {
+		if r.hasRoomLocked(f) {
+			f.waiting = false
+			delete(r.full, f)
+			dst = append(dst, f)
+		}
+	}
+	return dst
+}
+
+// pull sends one pull and puts what it brings. It returns how long to wait
+// before the next one.
+func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
+	broker := h.queue.BrokerName
+	addr, id, ok := r.addr(broker)
+	if !ok {
+		return r.pullFailed(ctx, h, fmt.Errorf("broker %q has no address in any route: %w", broker, protocol.ErrUnreachable))
+	}
+	callCtx, cancel := context.WithTimeout(ctx, r.cfg.PullSuspend+pullSlack)
+	defer cancel()
+	conn, err := r.cfg.Client.Broker(callCtx, addr)
+	if err != nil {
+		return r.pullFailed(ctx, h, fmt.Errorf("%s at %s: %w", broker, addr, err))
+	}
+
+	r.mu.Lock()
+	offset, commit := h.pq.end, h.pq.commit()
+	r.mu.Unlock()
+	begun := time.Now()
+	carries := commit > 0 && id == 0 // a slave takes no commits
+	resp, err := conn.PullMessage(callCtx, &protocol.PullMessageRequest{
+		Group:          r.cfg.Group,
+		Topic:          h.queue.Topic,
+		QueueID:        h.queue.QueueID,
+		Offset:         offset,
+		MaxMessages:    min(r.cfg.PullBatchSize, r.cfg.MaxCached),
+		Commit:         carries,
+		CommitOffset:   commit,
+		Suspend:        r.cfg.PullSuspend,
+		ExpressionType: protocol.ExpressionTag,
+		SubVersion:     r.version,
+	})
+	if ctx.Err() != nil {
+		return 0
+	}
+	if carries {
+		r.pullCarried(h, commit, err)
+	}
+	if err != nil {
+		return r.pullRefused(ctx, h, addr, conn, err)
+	}
+	if h.failing {
+		h.failing = false
+		r.log.Info("pulls work again", "queue", h.queue)
+	}
+	return r.pulled(ctx, h, resp, offset, time.Since(begun))
+}
+
+// pulled puts what a pull brought.
+func (r *run) pulled(ctx context.Context, h *heldQueue, resp *protocol.PullMessageResponse, offset int64, held time.Duration) time.Duration {
+	var records []record
+	switch resp.Code {
+	case protocol.Success:
+		records = r.accept(h, resp.Records)
+	case protocol.PullNotFound, protocol.PullRetryImmediately:
+	case protocol.PullOffsetMoved:
+		return r.offsetMoved(ctx, h, offset, resp)
+	default:
+		return r.pullFailed(ctx, h, fmt.Errorf("%s answered a pull with code %d", h.queue.BrokerName, resp.Code))
+	}
+
+	r.mu.Lock()
+	before := h.pq.bytes
+	n := h.pq.put(records, resp.NextBeginOffset)
+	r.cached += h.pq.bytes - before
+	r.counters.Received += int64(n)
+	moved := h.pq.end > offset
+	if n > 0 {
+		r.readyLocked(h)
+	}
+	r.mu.Unlock()
+	if !moved && held < r.cfg.PullSuspend/2 {
+		// Neither held nor moved on, as by a slave that has not come this far:
+		// asking again at once would spin.
+		return r.cfg.PullErrorDelay
+	}
+	return 0
+}
+
+// accept parses what a pull brought, applies the exact tag filter (the broker
+// compares hashes only), and copies what is left out of the response into one
+// buffer: the response may belong to a far larger piece of memory, such as a
+// broker's log file.
+func (r *run) accept(h *heldQueue, raw [][]byte) []record {
+	all := h.filter.All()
+	records := make([]record, 0, len(raw))
+	size, bad := 0, 0
+	for _, b := range raw {
+		view, err := message.ParseView(b)
+		if err != nil {
+			bad++
+			r.log.Error("a stored record does not decode and is passed over", "queue", h.queue, "error", err)
+			continue
+		}
+		if !all {
+			tag, _ := message.PropertyBytes(view.Properties(), message.PropTags)
+			if !h.filter.MatchTag(string(tag)) {
+				continue
+			}
+		}
+		records = append(records, record{offset: view.QueueOffset(), data: view})
+		size += len(view)
+	}
+	buf := make([]byte, 0, size)
+	for i := range records {
+		from := len(buf)
+		buf = append(buf, records[i].data...)
+		records[i].data = buf[from:len(buf):len(buf)]
+	}
+	if bad > 0 {
+		r.mu.Lock()
+		r.counters.Undecodable += int64(bad)
+		r.mu.Unlock()
+	}
+	return records
+}
+
+// offsetMoved goes on at the offset that the broker names: what is cached is
+// dropped, and the new offset is committed at once. Java freezes it, drops the
+// queue and rebalances.
+func (r *run) offsetMoved(ctx context.Context, h *heldQueue, offset int64, resp *protocol.PullMessageResponse) time.Duration {
+	next := resp.NextBeginOffset
+	r.log.Warn("the offset is outside the queue, going on where the broker says", "queue", h.queue, "offset", offset, "next", next, "min", resp.MinOffset, "max", resp.MaxOffset)
+	r.mu.Lock()
+	r.cached -= h.pq.reset(next)
+	r.retries.forget(h)
+	wake := r.roomLocked(nil, h)
+	r.mu.Unlock()
+	for _, f := range wake {
+		signal(f.room)
+	}
+	if err := r.commit(ctx, h); err != nil && ctx.Err() == nil {
+		r.log.Warn("offset not committed, trying again later", "queue", h.queue, "error", err)
+	}
+	if next == offset {
+		return r.cfg.PullErrorDelay // illegal, and yet the one to use
+	}
+	return 0
+}
+
+// pullRefused treats a pull that failed with a broker's answer, or without one.
+func (r *run) pullRefused(ctx context.Context, h *heldQueue, addr string, conn protocol.BrokerConn, err error) time.Duration {
+	if !answered(err) {
+		r.cfg.Client.Lost(addr, conn)
+		return r.pullFailed(ctx, h, fmt.Errorf("%s at %s: %w", h.queue.BrokerName, addr, err))
+	}
+	switch code(err) {
+	case protocol.SubscriptionNotExist, protocol.SubscriptionNotLatest, protocol.SubscriptionGroupNotExist:
+		// The broker does not know this member (any more): it has restarted, or
+		// has just joined.
+		r.log.Debug("broker does not know the subscription, registering", "queue", h.queue, "error", err)
+		if err := r.heartbeat(ctx, h.queue.BrokerName); err != nil && ctx.Err() == nil {
+			return r.pullFailed(ctx, h, err)
+		}
+		return r.cfg.RebalanceRetry
+	}
+	return r.pullFailed(ctx, h, err)
+}
+
+// pullFailed reports a failed pull, the first of a series as a warning, and
+// looks for a newer route unless a broker answered.
+func (r *run) pullFailed(ctx context.Context, h *heldQueue, err error) time.Duration {
+	if ctx.Err() != nil {
+		return 0
+	}
+	log := r.log.Debug
+	if !h.failing {
+		h.failing = true
+		log = r.log.Warn
+	}
+	log("pull failed, trying again", "queue", h.queue, "delay", r.cfg.PullErrorDelay, "error", err)
+	if !answered(err) || errors.Is(err, protocol.ErrNoRoute) {
+		r.refresh(ctx, h.queue.Topic)
+	}
+	return r.cfg.PullErrorDelay
+}
+
+// pullCarried notes the commit that a pull carried. The broker may have served
+// it after a later UpdateConsumerOffset, so an older one has to be replaced, and
+// after an error it is open what the broker has.
+func (r *run) pullCarried(h *heldQueue, commit int64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		commit = -1
+	}
+	h.committed = commit
+}

@@ -1,0 +1,511 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/pocketmq/pocketmq/filter"
+	"github.com/pocketmq/pocketmq/internal/client"
+	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
+	"github.com/pocketmq/pocketmq/rebalance"
+)
+
+// reasons is a set of reasons for a round.
+type reasons uint8
+
+const (
+	membersChanged reasons = 1 << iota
+	routeChanged
+	retried
+	periodic
+	starting
+)
+
+// String names the most telling reason.
+func (s reasons) String() string {
+	switch {
+	case s&starting != 0:
+		return "start"
+	case s&membersChanged != 0:
+		return "members changed"
+	case s&routeChanged != 0:
+		return "route changed"
+	case s&retried != 0:
+		return "retry"
+	}
+	return "periodic"
+}
+
+// trigger asks for a round. It does not block.
+func (r *run) trigger(why reasons) {
+	r.mu.Lock()
+	r.reasons |= why
+	r.mu.Unlock()
+	signal(r.poke)
+}
+
+// outcome tells what a round left undone.
+type outcome struct {
+	missing bool  // some topic has no route
+	err     error // what failed; nil = settled
+}
+
+// round is the state of one round.
+type round struct {
+	down    map[string]error    // broker groups that did not answer: not asked again in this round
+	members map[string][]string // by the broker group that listed them
+}
+
+// join registers with the brokers and takes this member's share of every topic
+// that has a route. It tries again while something fails and ctx lasts. Nothing
+// is pulled yet.
+func (r *run) join(ctx context.Context) (outcome, error) {
+	for _, topic := range r.topics {
+		r.cfg.Client.Watch(topic)
+	}
+	for first := true; ; first = false {
+		for _, topic := range r.topics {
+			if _, err := r.route(ctx, topic, !first); err != nil && !errors.Is(err, protocol.ErrNoRoute) {
+				return outcome{}, fmt.Errorf("consume: start of group %q: %w", r.cfg.Group, err)
+			}
+		}
+		if first {
+			if err := r.cfg.Client.HeartbeatAll(ctx); err != nil {
+				r.log.Warn("not every broker took the heartbeat", "error", err)
+			} else {
+				r.greetAll()
+			}
+		}
+		out := r.round(ctx, true)
+		if out.err == nil && ctx.Err() == nil {
+			return out, nil
+		}
+		if ctx.Err() == nil {
+			if final(out.err) {
+				return out, fmt.Errorf("consume: start of group %q: %w", r.cfg.Group, out.err)
+			}
+			r.log.Warn("start: not settled, trying again", "delay", r.cfg.RebalanceRetry, "error", out.err)
+		}
+		if !pause(ctx, r.cfg.RebalanceRetry) {
+			return out, startError(ctx, r.cfg.Group, out.err)
+		}
+	}
+}
+
+// errStrategy marks what a strategy did wrong.
+var errStrategy = errors.New("allocation strategy")
+
+// final reports whether trying again cannot help a Start.
+func final(err error) bool {
+	switch code(err) {
+	case protocol.NoPermission, protocol.RequestCodeNotSupported, protocol.InvalidParameter, protocol.MessageIllegal, protocol.IllegalOperation:
+		return true
+	}
+	return errors.Is(err, errStrategy)
+}
+
+// startError tells why a join ended with its context.
+func startError(ctx context.Context, group string, last error) error {
+	errs := []error{ctx.Err(), last}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		errs = append([]error{protocol.ErrTimeout}, errs...)
+	}
+	return fmt.Errorf("consume: start of group %q did not settle before its context ended: %w", group, joined(errs))
+}
+
+// rebalanceLoop runs the rounds, one at a time: every Rebalance; at once when
+// asked; again after RebalanceRetry when one left something undone, after
+// RouteRetry when a topic has no route. Java: RebalanceService.
+func (r *run) rebalanceLoop(last outcome) {
+	ticker := time.NewTicker(r.cfg.Rebalance)
+	defer ticker.Stop()
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	for {
+		if wait, any := r.retryAfter(last); any {
+			retry.Reset(wait)
+		} else {
+			retry.Stop()
+		}
+		why := periodic
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-r.poke:
+			r.mu.Lock()
+			why, r.reasons = r.reasons, 0
+			r.mu.Unlock()
+		case <-retry.C:
+			why = retried
+		case <-ticker.C:
+		}
+		before := make(map[string][]message.Queue)
+		for _, topic := range r.topics {
+			before[topic] = r.assignment(topic)
+		}
+		next := r.round(r.ctx, false)
+		if r.ctx.Err() != nil {
+			return
+		}
+		if next.err != nil && (last.err == nil || next.err.Error() != last.err.Error()) {
+			r.log.Warn("rebalance not settled, trying again", "delay", r.cfg.RebalanceRetry, "error", next.err)
+		}
+		last = next
+		for _, topic := range r.topics {
+			r.report(topic, before[topic], why)
+		}
+	}
+}
+
+// retryAfter returns how long to wait before what a round left undone is tried
+// again.
+func (r *run) retryAfter(out outcome) (wait time.Duration, any bool) {
+	switch {
+	case out.err != nil && out.missing:
+		return min(r.cfg.RebalanceRetry, r.cfg.RouteRetry), true
+	case out.err != nil:
+		return r.cfg.RebalanceRetry, true
+	case out.missing:
+		return r.cfg.RouteRetry, true
+	}
+	return 0, false
+}
+
+// report tells OnRebalanced if the queues held of a topic changed.
+func (r *run) report(topic string, before []message.Queue, why reasons) {
+	after := r.assignment(topic)
+	if slices.Equal(before, after) {
+		return
+	}
+	r.log.Info("rebalanced", "topic", topic, "before", len(before), "after", len(after), "reason", why.String())
+	if r.cfg.OnRebalanced != nil {
+		r.cfg.OnRebalanced(Rebalanced{Topic: topic, Before: before, After: after, Reason: why.String()})
+	}
+}
+
+// round rebalances every topic once. start is set while Start runs.
+func (r *run) round(ctx context.Context, start bool) outcome {
+	rd := &round{down: make(map[string]error), members: make(map[string][]string)}
+	var out outcome
+	var errs []error
+	for _, topic := range r.topics {
+		route, err := r.route(ctx, topic, false)
+		switch {
+		case errors.Is(err, protocol.ErrNoRoute):
+			out.missing = true
+			if !r.unknown[topic] {
+				r.unknown[topic] = true
+				r.log.Warn("a subscribed topic has no route, it is consumed once it has one", "topic", topic, "delay", r.cfg.RouteRetry)
+			}
+			continue
+		case err != nil:
+			errs = append(errs, err)
+			continue
+		}
+		delete(r.unknown, topic)
+		if start {
+			r.first[topic] = make(map[message.Queue]bool, len(route.Subscribe))
+			for _, q := range route.Subscribe {
+				r.first[topic][q] = true
+			}
+		}
+		if err := r.rebalance(ctx, rd, route, r.cfg.Subscriptions[topic]); err != nil {
+			errs = append(errs, fmt.Errorf("topic %q: %w", topic, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	out.err = joined(errs)
+	return out
+}
+
+// route returns the cached route, or looks it up; fresh looks it up anyway.
+func (r *run) route(ctx context.Context, topic string, fresh bool) (*client.Route, error) {
+	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
+	defer cancel()
+	if fresh {
+		if route, _, err := r.cfg.Client.Refresh(ctx, topic); err == nil {
+			return route, nil
+		}
+	}
+	if route := r.cfg.Client.Cached(topic); route != nil {
+		return route, nil
+	}
+	route, err := r.cfg.Client.Route(ctx, topic)
+	if err != nil {
+		return nil, fmt.Errorf("route of topic %q: %w", topic, err)
+	}
+	return route, nil
+}
+
+// rebalance computes this member's share of a topic and takes it. On an error
+// what is held stays, as far as the error concerns it.
+func (r *run) rebalance(ctx context.Context, rd *round, route *client.Route, tags filter.Tags) error {
+	members, err := r.memberList(ctx, rd, route)
+	if err != nil {
+		return err
+	}
+	var share []message.Queue
+	if len(route.Subscribe) > 0 { // strategies refuse to share nothing
+		if share, err = r.allocate(route.Subscribe, members); err != nil {
+			return err
+		}
+	}
+	revoked, added := rebalance.Diff(r.assignment(route.Topic), share)
+	if len(revoked) > 0 {
+		r.drop(revoked)
+	}
+	var errs []error
+	for _, q := range added {
+		if err := r.take(ctx, rd, q, tags); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return joined(errs)
+}
+
+// memberList asks a broker of the topic who is in the group, sorted. The broker
+// that answered last is asked first, then the others by name. A list without
+// this member comes from a broker that restarted, or that missed the heartbeat:
+// it gets one, and another broker's list is better. If there is none, all get a
+// heartbeat and are asked again. Differs: Java draws one broker at random and
+// takes what it says.
+func (r *run) memberList(ctx context.Context, rd *round, route *client.Route) ([]string, error) {
+	var brokers []string
+	for _, b := range route.TopicRoute.Brokers {
+		if b.BrokerName == r.lister {
+			brokers = append([]string{b.BrokerName}, brokers...)
+		} else {
+			brokers = append(brokers, b.BrokerName)
+		}
+	}
+	if len(brokers) == 0 {
+		return nil, fmt.Errorf("no broker in the route: %w", protocol.ErrNoRoute)
+	}
+	for range 2 {
+		var forgot []string
+		for _, broker := range brokers {
+			if rd.down[broker] != nil {
+				continue
+			}
+			members, err := r.askMembers(ctx, rd, broker)
+			if err != nil {
+				rd.down[broker] = err
+				continue
+			}
+			if slices.Contains(members, r.cfg.ClientID) {
+				r.lister = broker
+				r.remind(ctx, rd, forgot)
+				return members, nil
+			}
+			forgot = append(forgot, broker)
+		}
+		r.remind(ctx, rd, forgot)
+	}
+	errs := make([]error, 0, len(brokers))
+	for _, broker := range brokers {
+		if err := rd.down[broker]; err != nil {
+			errs = append(errs, err)
+		} else {
+			errs = append(errs, fmt.Errorf("%s does not list %q as a member", broker, r.cfg.ClientID))
+		}
+	}
+	return nil, fmt.Errorf("members of group %q: %w", r.cfg.Group, joined(errs))
+}
+
+// remind sends a heartbeat to brokers that do not list this member. What they
+// listed in this round does not count any more.
+func (r *run) remind(ctx context.Context, rd *round, brokers []string) {
+	for _, broker := range brokers {
+		delete(rd.members, broker)
+		if err := r.heartbeat(ctx, broker); err != nil {
+			rd.down[broker] = err
+		}
+	}
+}
+
+// askMembers returns the members that a broker lists, sorted, each once. A
+// broker that answers with an error, as RocketMQ does for an unknown group, lists
+// nobody.
+func (r *run) askMembers(ctx context.Context, rd *round, broker string) ([]string, error) {
+	if members, ok := rd.members[broker]; ok {
+		return members, nil
+	}
+	var members []string
+	err := r.call(ctx, broker, membersTimeout, func(ctx context.Context, conn protocol.BrokerConn) error {
+		resp, err := conn.GetConsumerList(ctx, &protocol.GetConsumerListRequest{Group: r.cfg.Group})
+		if err != nil {
+			return err
+		}
+		members = slices.Clone(resp.ClientIDs)
+		return nil
+	})
+	if err != nil && !answered(err) {
+		return nil, err
+	}
+	slices.Sort(members)
+	members = slices.Compact(members)
+	rd.members[broker] = members
+	return members, nil
+}
+
+// allocate asks the strategy for this member's share. A share that is not part
+// of the queues, or names one twice, is refused, and a panic is an error.
+func (r *run) allocate(queues []message.Queue, members []string) (share []message.Queue, err error) {
+	strategy := r.cfg.Strategy
+	defer func() {
+		if v := recover(); v != nil {
+			r.log.Error("allocation strategy panicked", "strategy", fmt.Sprintf("%T", strategy), "panic", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%w %T panicked: %v", errStrategy, strategy, v)
+		}
+	}()
+	// Clones: a strategy that reorders its arguments must not reorder the route.
+	share, err = strategy.Allocate(r.cfg.Group, r.cfg.ClientID, slices.Clone(queues), slices.Clone(members))
+	if err != nil {
+		return nil, fmt.Errorf("%w %s: %w", errStrategy, strategy.Name(), err)
+	}
+	known := make(map[message.Queue]bool, len(queues))
+	for _, q := range queues {
+		known[q] = true
+	}
+	for _, q := range share {
+		if !known[q] {
+			return nil, fmt.Errorf("%w %s: its share has %v twice, or it is no queue of the topic", errStrategy, strategy.Name(), q)
+		}
+		delete(known, q)
+	}
+	return share, nil
+}
+
+// take starts to consume a queue.
+func (r *run) take(ctx context.Context, rd *round, q message.Queue, tags filter.Tags) error {
+	if err := rd.down[q.BrokerName]; err != nil {
+		return fmt.Errorf("%v not taken: %w", q, err)
+	}
+	r.mu.Lock()
+	old := r.draining[q]
+	if old != nil {
+		old.wanted = true // the last handler asks for another round
+	}
+	r.mu.Unlock()
+	if old != nil {
+		return nil
+	}
+
+	err := r.greet(ctx, q.BrokerName)
+	var start, committed int64
+	if err == nil {
+		start, committed, err = r.startOffset(ctx, q)
+	}
+	if err != nil {
+		if !answered(err) {
+			rd.down[q.BrokerName] = err
+		}
+		return err
+	}
+	h := &heldQueue{
+		queue:      q,
+		filter:     tags,
+		room:       make(chan struct{}, 1),
+		committing: make(chan struct{}, 1),
+		pq:         newProcessQueue(start),
+		committed:  committed,
+	}
+	r.mu.Lock()
+	pulling := r.active && !r.halted
+	if !r.halted {
+		r.held[q] = h
+	}
+	r.mu.Unlock()
+	if pulling {
+		r.startPull(h)
+	}
+	return nil
+}
+
+// drop stops consuming queues: no handler starts any more, what runs finishes
+// without counting, the commit offset goes to the broker.
+func (r *run) drop(queues []message.Queue) {
+	var dropped []*heldQueue
+	r.mu.Lock()
+	for _, q := range queues {
+		h := r.held[q]
+		if h == nil { // the run has left already
+			continue
+		}
+		delete(r.held, q)
+		r.cached -= h.pq.drop()
+		r.retries.forget(h)
+		delete(r.full, h)
+		r.leaving[h] = true
+		if h.running > 0 {
+			r.draining[q] = h
+		}
+		dropped = append(dropped, h)
+	}
+	wake := r.totalRoomLocked(nil)
+	r.mu.Unlock()
+	for _, f := range wake {
+		signal(f.room)
+	}
+
+	// A pull under way carries an older commit: it has to be over before the
+	// last one is sent.
+	for _, h := range dropped {
+		if h.stop != nil {
+			h.stop()
+			<-h.stopped
+		}
+	}
+	r.commitAll(r.ctx, dropped)
+	if r.ctx.Err() == nil {
+		r.mu.Lock()
+		for _, h := range dropped {
+			delete(r.leaving, h)
+		}
+		r.mu.Unlock()
+	}
+}
+
+// greet registers with a broker group that has not had a heartbeat yet, such as
+// one that joined the cluster a moment ago.
+func (r *run) greet(ctx context.Context, broker string) error {
+	if r.greeted[broker] {
+		return nil
+	}
+	if err := r.heartbeat(ctx, broker); err != nil {
+		return err
+	}
+	r.greeted[broker] = true
+	return nil
+}
+
+// greetAll notes that every broker of the routes has had a heartbeat.
+func (r *run) greetAll() {
+	for _, topic := range r.topics {
+		if route := r.cfg.Client.Cached(topic); route != nil {
+			for _, b := range route.TopicRoute.Brokers {
+				r.greeted[b.BrokerName] = true
+			}
+		}
+	}
+}
+
+// joined joins errors in one line; nil for none.
+func joined(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) == 0 {
+		return nil
+	}
+	err := errs[0]
+	for _, next := range errs[1:] {
+		err = fmt.Errorf("%w; %w", err, next)
+	}
+	return err
+}

@@ -1,0 +1,256 @@
+package consume
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pocketmq/pocketmq/filter"
+	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// run is one life of an engine, from a Start to the end.
+//
+// Its goroutines are the rebalance loop, the commit loop, the redelivery loop,
+// one pull loop per queue held, and the workers. The loops end with ctx, which
+// halt cancels; the pull loop of a dropped queue ends with the queue; a worker
+// ends after halt, when its handler has returned.
+type run struct {
+	cfg     *Config
+	log     *slog.Logger
+	topics  []string        // subscribed, sorted
+	version int64           // of the subscriptions: ms
+	base    context.Context // Start's ctx without its end: for what is done after ctx
+
+	ctx            context.Context // of the loops
+	cancel         context.CancelFunc
+	handlerCtx     context.Context // of the handlers
+	cancelHandlers context.CancelCauseFunc
+
+	poke   chan struct{} // one slot: reasons is not empty
+	sooner chan struct{} // one slot: the redelivery loop has to look at its heap
+	quiet  chan struct{} // closed when no goroutine of the run is left
+	work   *sync.Cond    // on mu: workers wait for ready messages, or for halt
+
+	// Only the goroutine that rebalances uses these: Start's, then the loop's.
+	first   map[string]map[message.Queue]bool // the queues of each topic for which From counts
+	greeted map[string]bool                   // broker groups that got a heartbeat
+	lister  string                            // the broker group that listed the members last
+	unknown map[string]bool                   // topics without a route, reported
+
+	mu         sync.Mutex                   // guards everything below
+	active     bool                         // Start is done: queues are pulled as soon as they are taken
+	halted     bool                         // nothing new is started
+	goroutines int                          // of this run
+	reasons    reasons                      // for the next round
+	held       map[message.Queue]*heldQueue // what is consumed
+	leaving    map[*heldQueue]bool          // dropped, last offset not committed yet
+	draining   map[message.Queue]*heldQueue // dropped, handlers still run
+	ready      readyList                    // held queues with ready messages
+	idle       int                          // workers that wait
+	waking     bool                         // a worker was woken and has not looked yet
+	full       map[*heldQueue]bool          // pull loops that wait until MaxCachedTotal is met
+	cached     int64                        // bytes of all process queues
+	retries    retryHeap                    // failed messages by due time
+	counters   Status
+}
+
+// heldQueue is a queue that this member consumes.
+type heldQueue struct {
+	queue  message.Queue
+	filter filter.Tags
+
+	// Of the pull loop; set when it is started.
+	stop    context.CancelFunc
+	stopped chan struct{}
+	failing bool // the last pull failed: only the first of a series is a warning
+
+	room       chan struct{} // one slot: the pull loop has to look whether it may pull
+	committing chan struct{} // one slot, held while an offset is committed: the last call carries the newest one
+
+	// Guarded by run.mu.
+	pq        processQueue
+	committed int64      // what the broker has, as far as known; -1 = unknown
+	waiting   bool       // the pull loop waits for room
+	running   int        // handler calls
+	wanted    bool       // refused while draining: rebalance when drained
+	listed    bool       // in run.ready
+	next      *heldQueue // in run.ready
+}
+
+func newRun(cfg *Config, base context.Context, now time.Time) *run {
+	r := &run{
+		cfg:      cfg,
+		log:      cfg.Logger.With("group", cfg.Group),
+		topics:   slices.Sorted(maps.Keys(cfg.Subscriptions)),
+		version:  now.UnixMilli(),
+		base:     base,
+		poke:     make(chan struct{}, 1),
+		sooner:   make(chan struct{}, 1),
+		quiet:    make(chan struct{}),
+		first:    make(map[string]map[message.Queue]bool),
+		greeted:  make(map[string]bool),
+		unknown:  make(map[string]bool),
+		held:     make(map[message.Queue]*heldQueue),
+		leaving:  make(map[*heldQueue]bool),
+		draining: make(map[message.Queue]*heldQueue),
+		full:     make(map[*heldQueue]bool),
+
+		goroutines: 1, // Start's own, until activate is done
+	}
+	r.work = sync.NewCond(&r.mu)
+	r.ctx, r.cancel = context.WithCancel(base)
+	r.handlerCtx, r.cancelHandlers = context.WithCancelCause(base)
+	return r
+}
+
+// activate starts everything after a successful join.
+func (r *run) activate(joined outcome) {
+	defer r.gone()
+	r.mu.Lock()
+	r.active = true
+	queues := make([]*heldQueue, 0, len(r.held))
+	for _, h := range r.held {
+		queues = append(queues, h)
+	}
+	r.mu.Unlock()
+	for _, topic := range r.topics {
+		r.report(topic, nil, starting)
+	}
+	for range r.cfg.Concurrency {
+		r.spawn(r.consume)
+	}
+	r.spawn(r.redeliver)
+	r.spawn(r.commitLoop)
+	for _, h := range queues {
+		r.startPull(h)
+	}
+	r.spawn(func() { r.rebalanceLoop(joined) })
+}
+
+// spawn starts a goroutine that ends with the run.
+func (r *run) spawn(f func()) {
+	r.mu.Lock()
+	r.goroutines++
+	r.mu.Unlock()
+	go func() {
+		defer r.gone()
+		f()
+	}()
+}
+
+// gone notes the end of a goroutine.
+func (r *run) gone() {
+	r.mu.Lock()
+	r.goroutines--
+	last := r.halted && r.goroutines == 0
+	r.mu.Unlock()
+	if last {
+		close(r.quiet)
+	}
+}
+
+// halt stops the loops and lets workers end. It does not wait.
+func (r *run) halt() {
+	r.mu.Lock()
+	r.halted = true
+	none := r.goroutines == 0
+	r.work.Broadcast()
+	r.mu.Unlock()
+	r.cancel()
+	if none {
+		close(r.quiet)
+	}
+}
+
+// abandon undoes a join that failed. Nothing was pulled and nothing runs.
+func (r *run) abandon() {
+	r.cancel()
+	r.cancelHandlers(protocol.ErrClosed)
+	ctx, cancel := context.WithTimeout(r.base, startLeaveTimeout)
+	defer cancel()
+	r.farewell(ctx)
+}
+
+// leave commits what is finished and takes the member out of the group. What
+// handlers that still run return does not count any more.
+func (r *run) leave() {
+	r.mu.Lock()
+	queues := make([]*heldQueue, 0, len(r.held)+len(r.leaving))
+	for h := range r.leaving {
+		queues = append(queues, h)
+	}
+	for q, h := range r.held {
+		r.cached -= h.pq.drop()
+		delete(r.held, q)
+		queues = append(queues, h)
+	}
+	r.retries = nil
+	r.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(r.base, leaveTimeout)
+	defer cancel()
+	r.commitAll(ctx, queues)
+	r.farewell(ctx)
+}
+
+func (r *run) farewell(ctx context.Context) {
+	r.cfg.Client.Unregister(ctx, "", r.cfg.Group)
+	for _, topic := range r.topics {
+		r.cfg.Client.Unwatch(topic)
+	}
+}
+
+// left returns the handler calls and messages that are not finished.
+func (r *run) left() (running, unfinished int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.held {
+		unfinished += h.pq.count
+	}
+	return r.counters.Running, unfinished
+}
+
+// assignment returns the queues held of a topic, "" = of all, sorted.
+func (r *run) assignment(topic string) []message.Queue {
+	r.mu.Lock()
+	queues := make([]message.Queue, 0, len(r.held))
+	for q := range r.held {
+		if topic == "" || q.Topic == topic {
+			queues = append(queues, q)
+		}
+	}
+	r.mu.Unlock()
+	slices.SortFunc(queues, message.Queue.Compare)
+	return queues
+}
+
+func (r *run) status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counters
+}
+
+// signal fills a one-slot channel without waiting.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// pause waits for d; false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,287 @@
+package consume
+
+import (
+	"bytes"
+	"container/heap"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/pocketmq/pocketmq/message"
+)
+
+// errGoexit is the failure of a handler that ended its goroutine, as
+// testing.T.FailNow does.
+var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
+
+// readyList is a first-in-first-out list of the queues that have ready messages,
+// each at most once. Workers take from the first one and put it last, so queues
+// take turns.
+type readyList struct{ first, last *heldQueue }
+
+func (l *readyList) push(h *heldQueue) {
+	h.listed = true
+	if l.last == nil {
+		l.first = h
+	} else {
+		l.last.next = h
+	}
+	l.last = h
+}
+
+func (l *readyList) pop() *heldQueue {
+	h := l.first
+	if h == nil {
+		return nil
+	}
+	l.first = h.next
+	if l.first == nil {
+		l.last = nil
+	}
+	h.next, h.listed = nil, false
+	return h
+}
+
+// readyLocked notes that h has ready messages.
+func (r *run) readyLocked(h *heldQueue) {
+	if !h.listed {
+		r.ready.push(h)
+	}
+	r.wakeLocked()
+}
+
+// wakeLocked wakes one worker if some queue has ready messages. At most one is
+// on its way: it wakes the next one when it has found work. So a burst reaches
+// every idle worker at once when handlers take time, and only as many as the
+// processors can run when they do not.
+func (r *run) wakeLocked() {
+	if r.idle > 0 && !r.waking && r.ready.first != nil {
+		r.waking = true
+		r.work.Signal()
+	}
+}
+
+// worker hands messages to the handler, one call at a time. A message is claimed
+// only when a worker is free for it, so none waits behind a slow one.
+type worker struct {
+	r         *run
+	h         *heldQueue
+	claimed   []taken // of h; empty: nothing to settle
+	inHandler bool
+
+	// What releaseLocked found to do once the lock is released.
+	wake []*heldQueue // pull loops that have room again
+	poke bool         // the rebalance loop has to take a drained queue
+}
+
+// consume is the loop of one worker. It ends after halt.
+func (r *run) consume() {
+	w := worker{r: r}
+	defer w.exit()
+	for w.next() {
+		w.deliver()
+	}
+}
+
+// exit looks after a handler that took the worker's goroutine with it.
+func (w *worker) exit() {
+	if w.inHandler {
+		w.fail(errGoexit)
+		w.r.spawn(w.r.consume)
+	}
+}
+
+// next acknowledges what was claimed before and claims the next messages; false
+// when the run has halted. One lock for both: this is the hot path.
+func (w *worker) next() bool {
+	r := w.r
+	r.mu.Lock()
+	if len(w.claimed) > 0 {
+		for _, t := range w.claimed {
+			if freed, ok := w.h.pq.ack(t.seq); ok {
+				r.cached -= freed
+			}
+		}
+		r.counters.Consumed += int64(len(w.claimed))
+		w.releaseLocked()
+	}
+	for {
+		if r.halted {
+			r.mu.Unlock()
+			w.wakeLoops()
+			return false
+		}
+		if h := r.ready.pop(); h != nil {
+			w.claimed = h.pq.take(w.claimed[:0], r.cfg.BatchSize)
+			if h.pq.ready() > 0 {
+				r.ready.push(h)
+			}
+			if len(w.claimed) == 0 { // dropped or reset meanwhile
+				continue
+			}
+			w.h = h
+			h.running++
+			r.counters.Running++
+			r.wakeLocked()
+			r.mu.Unlock()
+			w.wakeLoops()
+			return true
+		}
+		if len(w.wake) > 0 || w.poke {
+			r.mu.Unlock()
+			w.wakeLoops()
+			r.mu.Lock()
+			continue
+		}
+		r.idle++
+		r.work.Wait()
+		r.idle--
+		r.waking = false
+	}
+}
+
+// releaseLocked ends a claim: the handler call is over and settled.
+func (w *worker) releaseLocked() {
+	r, h := w.r, w.h
+	clear(w.claimed)
+	w.claimed, w.h = w.claimed[:0], nil
+	h.running--
+	r.counters.Running--
+	w.wake = r.roomLocked(w.wake, h)
+	if h.pq.gone && h.running == 0 && r.draining[h.queue] == h {
+		delete(r.draining, h.queue)
+		if h.wanted {
+			r.reasons |= retried
+			w.poke = true
+		}
+	}
+}
+
+// wakeLoops does what releaseLocked noted. Not under the lock.
+func (w *worker) wakeLoops() {
+	for i, h := range w.wake {
+		signal(h.room)
+		w.wake[i] = nil
+	}
+	w.wake = w.wake[:0]
+	if w.poke {
+		w.poke = false
+		signal(w.r.poke)
+	}
+}
+
+// deliver decodes what was claimed and calls the handler. What is left in
+// claimed afterwards is acknowledged by next.
+func (w *worker) deliver() {
+	msgs := w.decode()
+	if len(msgs) == 0 {
+		return
+	}
+	if err := w.call(msgs); err != nil {
+		w.fail(err)
+	}
+}
+
+// decode makes a fresh message of every claimed record. Records that do not
+// decode are finished here.
+func (w *worker) decode() []*message.Ext {
+	cfg, q := w.r.cfg, w.h.queue
+	msgs := make([]*message.Ext, 0, len(w.claimed))
+	good := w.claimed[:0]
+	var bad []taken
+	for _, t := range w.claimed {
+		m, err := cfg.Codec.DecodeExt(t.data, q.BrokerName, q.Topic)
+		if err != nil {
+			w.r.log.Error("a stored record does not decode and is passed over", "queue", q, "offset", t.offset, "error", err)
+			bad = append(bad, t)
+			continue
+		}
+		m.ReconsumeTimes += int(t.attempts)
+		msgs = append(msgs, m)
+		good = append(good, t)
+	}
+	if len(bad) > 0 {
+		w.passOver(bad, good)
+	}
+	return msgs
+}
+
+// passOver finishes undecodable records and keeps the rest of the claim.
+func (w *worker) passOver(bad, good []taken) {
+	r := w.r
+	r.mu.Lock()
+	for _, t := range bad {
+		if freed, ok := w.h.pq.ack(t.seq); ok {
+			r.cached -= freed
+		}
+	}
+	r.counters.Undecodable += int64(len(bad))
+	w.claimed = good
+	if len(good) == 0 {
+		w.releaseLocked()
+	}
+	r.mu.Unlock()
+	w.wakeLoops()
+}
+
+// call runs the handler. A panic is an error.
+func (w *worker) call(msgs []*message.Ext) (err error) {
+	w.inHandler = true
+	defer func() {
+		if v := recover(); v != nil {
+			w.inHandler = false
+			err = fmt.Errorf("the handler panicked: %v", v)
+			w.r.log.Error("consumer handler panicked", "queue", w.h.queue, "offset", w.claimed[0].offset, "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
+	err = w.r.cfg.Handler(w.r.handlerCtx, msgs)
+	w.inHandler = false
+	return err
+}
+
+// fail settles a claim whose handler failed: every message waits for its next
+// delivery. After the handlers' context was cancelled the messages just stay
+// unfinished, for the group.
+func (w *worker) fail(err error) {
+	r := w.r
+	w.inHandler = false
+	cancelled := r.handlerCtx.Err() != nil
+	// The record leaves the batch it was pulled with: a message that waits for
+	// hours must not keep the memory of its neighbours.
+	for i := range w.claimed {
+		if w.claimed[i].attempts == 0 {
+			w.claimed[i].data = bytes.Clone(w.claimed[i].data)
+		}
+	}
+	first, n := w.claimed[0], len(w.claimed)
+	now := time.Now()
+	var sooner bool
+	var delay time.Duration
+	queue := w.h.queue
+
+	r.mu.Lock()
+	if !cancelled {
+		r.counters.Failed += int64(n)
+		for _, t := range w.claimed {
+			attempts, ok := w.h.pq.fail(t.seq, t.data)
+			if !ok {
+				continue
+			}
+			delay = r.cfg.redeliveryDelay(attempts)
+			due := now.Add(delay)
+			sooner = sooner || len(r.retries) == 0 || due.Before(r.retries[0].due)
+			heap.Push(&r.retries, retry{due: due, h: w.h, seq: t.seq})
+		}
+	}
+	w.releaseLocked()
+	r.mu.Unlock()
+
+	w.wakeLoops()
+	if sooner {
+		signal(r.sooner)
+	}
+	if !cancelled {
+		r.log.Warn("messages failed and are delivered again", "queue", queue, "offset", first.offset, "messages", n, "failures", first.attempts+1, "delay", delay, "error", err)
+	}
+}

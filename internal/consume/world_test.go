@@ -1,0 +1,631 @@
+package consume
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pocketmq/pocketmq/filter"
+	"github.com/pocketmq/pocketmq/internal/client"
+	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
+	"github.com/pocketmq/pocketmq/rebalance"
+)
+
+const (
+	testGroup = "g"
+	testTopic = "orders"
+)
+
+// world is a name server and its brokers, as far as an engine can see them.
+type world struct {
+	t  *testing.T
+	mu sync.Mutex
+
+	brokers map[string]*fakeBroker
+	topics  map[string]map[string]int // topic -> broker -> queues
+	clients []*fakeClient
+	mute    bool // notices to members are lost
+	noNames bool // no name server answers
+}
+
+type fakeBroker struct {
+	w       *world
+	name    string
+	down    bool // refuses dials, breaks connections
+	silent  bool // never answers
+	queues  map[message.Queue]*fakeQueue
+	commits map[message.Queue]int64 // of testGroup
+	members map[string]bool         // of testGroup
+	epoch   int                     // of its connections
+	changed chan struct{}           // closed when something changed
+	pulls   []pullSeen
+	updates []update
+	answer  func(*protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) // nil: not overridden
+	calls   map[string]int
+}
+
+type fakeQueue struct {
+	min     int64
+	records [][]byte // of min and the following offsets
+}
+
+type pullSeen struct {
+	at     time.Time
+	client string
+	req    protocol.PullMessageRequest
+}
+
+type update struct {
+	at     time.Time
+	queue  message.Queue
+	offset int64
+}
+
+func newWorld(t *testing.T, brokers ...string) *world {
+	w := &world{t: t, brokers: make(map[string]*fakeBroker), topics: make(map[string]map[string]int)}
+	for _, name := range brokers {
+		w.addBroker(name)
+	}
+	return w
+}
+
+func (w *world) addBroker(name string) *fakeBroker {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := &fakeBroker{w: w, name: name, queues: make(map[message.Queue]*fakeQueue), commits: make(map[message.Queue]int64),
+		members: make(map[string]bool), changed: make(chan struct{}), calls: make(map[string]int)}
+	w.brokers[name] = b
+	return b
+}
+
+// topic makes or grows a topic on a broker.
+func (w *world) topic(topic, broker string, queues int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.topics[topic] == nil {
+		w.topics[topic] = make(map[string]int)
+	}
+	w.topics[topic][broker] = queues
+	for i := range queues {
+		q := message.Queue{Topic: topic, BrokerName: broker, QueueID: i}
+		if w.brokers[broker].queues[q] == nil {
+			w.brokers[broker].queues[q] = new(fakeQueue)
+		}
+	}
+}
+
+func queueOf(broker string, id int) message.Queue {
+	return message.Queue{Topic: testTopic, BrokerName: broker, QueueID: id}
+}
+
+// send appends messages to a queue.
+func (w *world) send(q message.Queue, bodies ...string) { w.sendTagged(q, "", bodies...) }
+
+func (w *world) sendTagged(q message.Queue, tag string, bodies ...string) {
+	w.mu.Lock()
+	b := w.brokers[q.BrokerName]
+	f := b.queues[q]
+	for _, body := range bodies {
+		f.records = append(f.records, storedRecord(w.t, q, f.min+int64(len(f.records)), tag, body))
+	}
+	b.changedLocked()
+	w.mu.Unlock()
+}
+
+func storedRecord(t testing.TB, q message.Queue, offset int64, tag, body string) []byte {
+	m := message.Message{Topic: q.Topic, Body: []byte(body), Tag: tag}
+	rec, err := message.AppendRecord(nil, &message.Record{
+		QueueID: int32(q.QueueID), QueueOffset: offset, Position: offset + 1,
+		BornTime: time.Now().UnixMilli(), StoreTime: time.Now().UnixMilli(),
+		BornHost: netip.MustParseAddrPort("127.0.0.1:1"), StoreHost: netip.MustParseAddrPort("127.0.0.1:2"),
+		Body: m.Body, Topic: q.Topic, Properties: string(m.AppendProperties(nil, fmt.Sprintf("K%d", offset))),
+	})
+	require.NoError(t, err)
+	return rec
+}
+
+func (b *fakeBroker) changedLocked() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// numbered returns the bodies "m<from>" to "m<to-1>".
+func numbered(from, to int) []string {
+	var out []string
+	for i := from; i < to; i++ {
+		out = append(out, fmt.Sprintf("m%d", i))
+	}
+	return out
+}
+
+func (w *world) committed(q message.Queue) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if off, ok := w.brokers[q.BrokerName].commits[q]; ok {
+		return off
+	}
+	return -1
+}
+
+// change edits the world under its lock and wakes held pulls.
+func (w *world) change(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+	for _, b := range w.brokers {
+		b.changedLocked()
+	}
+}
+
+// pulls returns the pulls that a broker saw for one queue.
+func (w *world) pulls(q message.Queue) []pullSeen {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []pullSeen
+	for _, p := range w.brokers[q.BrokerName].pulls {
+		if p.req.Topic == q.Topic && p.req.QueueID == q.QueueID {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (w *world) updates(q message.Queue) []update {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []update
+	for _, u := range w.brokers[q.BrokerName].updates {
+		if u.queue == q {
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+func (w *world) calls(broker, method string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.brokers[broker].calls[method]
+}
+
+// register adds or removes a member and returns whom to notify.
+func (b *fakeBroker) registerLocked(id string, member bool) (notify []*fakeClient) {
+	if b.members[id] == member {
+		return nil
+	}
+	if member {
+		b.members[id] = true
+	} else {
+		delete(b.members, id)
+	}
+	if b.w.mute {
+		return nil
+	}
+	for _, c := range b.w.clients {
+		if b.members[c.id] {
+			notify = append(notify, c)
+		}
+	}
+	return notify
+}
+
+func tell(clients []*fakeClient) {
+	for _, c := range clients {
+		if c.engine != nil {
+			c.engine.MembersChanged()
+		}
+	}
+}
+
+// fakeClient is one client's view of the world.
+type fakeClient struct {
+	w      *world
+	id     string
+	engine *Engine
+
+	mu      sync.Mutex
+	routes  map[string]*client.Route
+	watched map[string]int
+	lost    int
+}
+
+func (w *world) client(id string) *fakeClient {
+	c := &fakeClient{w: w, id: id, routes: make(map[string]*client.Route), watched: make(map[string]int)}
+	w.mu.Lock()
+	w.clients = append(w.clients, c)
+	w.mu.Unlock()
+	return c
+}
+
+func (c *fakeClient) Route(ctx context.Context, topic string) (*client.Route, error) {
+	if r := c.Cached(topic); r != nil {
+		return r, nil
+	}
+	r, _, err := c.Refresh(ctx, topic)
+	return r, err
+}
+
+func (c *fakeClient) Refresh(ctx context.Context, topic string) (*client.Route, bool, error) {
+	c.w.mu.Lock()
+	if c.w.noNames {
+		c.w.mu.Unlock()
+		return nil, false, fmt.Errorf("ns-0: %w", protocol.ErrUnreachable)
+	}
+	shares := c.w.topics[topic]
+	if len(shares) == 0 {
+		c.w.mu.Unlock()
+		return nil, false, fmt.Errorf("no route for topic %q: %w", topic, protocol.ErrNoRoute)
+	}
+	r := &client.Route{Topic: topic}
+	for name, n := range shares {
+		r.TopicRoute.Brokers = append(r.TopicRoute.Brokers, protocol.BrokerData{BrokerName: name, Addrs: map[int64]string{0: name}})
+		for i := range n {
+			r.Subscribe = append(r.Subscribe, message.Queue{Topic: topic, BrokerName: name, QueueID: i})
+		}
+	}
+	c.w.mu.Unlock()
+	slices.SortFunc(r.TopicRoute.Brokers, func(a, b protocol.BrokerData) int { return strings.Compare(a.BrokerName, b.BrokerName) })
+	slices.SortFunc(r.Subscribe, message.Queue.Compare)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.routes[topic]
+	c.routes[topic] = r
+	return r, old != nil && !slices.Equal(old.Subscribe, r.Subscribe), nil
+}
+
+func (c *fakeClient) Cached(topic string) *client.Route {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.routes[topic]
+}
+
+func (c *fakeClient) Watch(topic string)   { c.mu.Lock(); c.watched[topic]++; c.mu.Unlock() }
+func (c *fakeClient) Unwatch(topic string) { c.mu.Lock(); c.watched[topic]--; c.mu.Unlock() }
+
+func (c *fakeClient) MasterAddr(broker string) (string, bool) {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	return broker, c.w.brokers[broker] != nil
+}
+
+func (c *fakeClient) AnyAddr(broker string) (string, int64, bool) {
+	addr, ok := c.MasterAddr(broker)
+	return addr, 0, ok
+}
+
+func (c *fakeClient) Broker(ctx context.Context, addr string) (protocol.BrokerConn, error) {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	b := c.w.brokers[addr]
+	if b == nil || b.down {
+		return nil, fmt.Errorf("dial %s: %w", addr, protocol.ErrUnreachable)
+	}
+	return &fakeConn{b: b, c: c, epoch: b.epoch}, nil
+}
+
+func (c *fakeClient) Lost(string, protocol.BrokerConn) { c.mu.Lock(); c.lost++; c.mu.Unlock() }
+
+func (c *fakeClient) HeartbeatAll(ctx context.Context) error {
+	names := make(map[string]bool)
+	c.mu.Lock()
+	for _, r := range c.routes {
+		for _, b := range r.TopicRoute.Brokers {
+			names[b.BrokerName] = true
+		}
+	}
+	c.mu.Unlock()
+	var err error
+	for name := range names {
+		if e := c.HeartbeatTo(ctx, name); e != nil {
+			err = e
+		}
+	}
+	return err
+}
+
+func (c *fakeClient) HeartbeatTo(ctx context.Context, addr string) error {
+	conn, err := c.Broker(ctx, addr)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Heartbeat(ctx, &protocol.HeartbeatRequest{ClientID: c.id})
+	return err
+}
+
+func (c *fakeClient) Unregister(ctx context.Context, _, group string) {
+	c.w.mu.Lock()
+	var notify []*fakeClient
+	for _, b := range c.w.brokers {
+		if !b.down && !b.silent && group == testGroup {
+			notify = append(notify, b.registerLocked(c.id, false)...)
+		}
+	}
+	c.w.mu.Unlock()
+	tell(notify)
+}
+
+// vanish ends a client without a farewell, as a reset connection does.
+func (c *fakeClient) vanish() { c.Unregister(context.Background(), "", testGroup) }
+
+// fakeConn is a session of one client with one broker.
+type fakeConn struct {
+	protocol.BrokerConn // what is not faked
+	b                   *fakeBroker
+	c                   *fakeClient
+	epoch               int
+}
+
+// enter begins a call; it returns with the world locked, or an error.
+func (f *fakeConn) enter(ctx context.Context, method string) error {
+	b := f.b
+	b.w.mu.Lock()
+	b.calls[method]++
+	if b.silent {
+		b.w.mu.Unlock()
+		<-ctx.Done()
+		return fmt.Errorf("%s: %w: %w", b.name, protocol.ErrUnknownOutcome, ctx.Err())
+	}
+	if err := f.brokenLocked(); err != nil {
+		b.w.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+func (f *fakeConn) brokenLocked() error {
+	if f.b.down || f.epoch != f.b.epoch {
+		return fmt.Errorf("%s: connection lost: %w", f.b.name, protocol.ErrUnknownOutcome)
+	}
+	return nil
+}
+
+func (f *fakeConn) Heartbeat(ctx context.Context, _ *protocol.HeartbeatRequest) (*protocol.HeartbeatResponse, error) {
+	if err := f.enter(ctx, "Heartbeat"); err != nil {
+		return nil, err
+	}
+	notify := f.b.registerLocked(f.c.id, true)
+	f.b.w.mu.Unlock()
+	tell(notify)
+	return &protocol.HeartbeatResponse{}, nil
+}
+
+func (f *fakeConn) GetConsumerList(ctx context.Context, _ *protocol.GetConsumerListRequest) (*protocol.GetConsumerListResponse, error) {
+	if err := f.enter(ctx, "GetConsumerList"); err != nil {
+		return nil, err
+	}
+	defer f.b.w.mu.Unlock()
+	if len(f.b.members) == 0 {
+		return nil, protocol.Errorf(protocol.SystemError, "no consumer for this group")
+	}
+	resp := new(protocol.GetConsumerListResponse)
+	for id := range f.b.members {
+		resp.ClientIDs = append(resp.ClientIDs, id)
+	}
+	return resp, nil
+}
+
+func (f *fakeConn) QueryConsumerOffset(ctx context.Context, r *protocol.QueryConsumerOffsetRequest) (*protocol.QueryConsumerOffsetResponse, error) {
+	if err := f.enter(ctx, "QueryConsumerOffset"); err != nil {
+		return nil, err
+	}
+	defer f.b.w.mu.Unlock()
+	q := message.Queue{Topic: r.Topic, BrokerName: f.b.name, QueueID: r.QueueID}
+	if off, ok := f.b.commits[q]; ok {
+		return &protocol.QueryConsumerOffsetResponse{Offset: off}, nil
+	}
+	if k := f.b.queues[q]; k != nil && k.min == 0 && len(k.records) > 0 {
+		return &protocol.QueryConsumerOffsetResponse{}, nil
+	}
+	return nil, protocol.Errorf(protocol.QueryNotFound, "no offset")
+}
+
+func (f *fakeConn) UpdateConsumerOffset(ctx context.Context, r *protocol.UpdateConsumerOffsetRequest) (*protocol.UpdateConsumerOffsetResponse, error) {
+	if err := f.enter(ctx, "UpdateConsumerOffset"); err != nil {
+		return nil, err
+	}
+	defer f.b.w.mu.Unlock()
+	q := message.Queue{Topic: r.Topic, BrokerName: f.b.name, QueueID: r.QueueID}
+	f.b.commits[q] = r.Offset
+	f.b.updates = append(f.b.updates, update{time.Now(), q, r.Offset})
+	return &protocol.UpdateConsumerOffsetResponse{}, nil
+}
+
+func (f *fakeConn) GetMaxOffset(ctx context.Context, r *protocol.GetMaxOffsetRequest) (*protocol.GetMaxOffsetResponse, error) {
+	if err := f.enter(ctx, "GetMaxOffset"); err != nil {
+		return nil, err
+	}
+	defer f.b.w.mu.Unlock()
+	k := f.b.queues[message.Queue{Topic: r.Topic, BrokerName: f.b.name, QueueID: r.QueueID}]
+	return &protocol.GetMaxOffsetResponse{Offset: k.min + int64(len(k.records))}, nil
+}
+
+func (f *fakeConn) GetMinOffset(ctx context.Context, r *protocol.GetMinOffsetRequest) (*protocol.GetMinOffsetResponse, error) {
+	if err := f.enter(ctx, "GetMinOffset"); err != nil {
+		return nil, err
+	}
+	defer f.b.w.mu.Unlock()
+	k := f.b.queues[message.Queue{Topic: r.Topic, BrokerName: f.b.name, QueueID: r.QueueID}]
+	return &protocol.GetMinOffsetResponse{Offset: k.min}, nil
+}
+
+func (f *fakeConn) PullMessage(ctx context.Context, r *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
+	if err := f.enter(ctx, "PullMessage"); err != nil {
+		return nil, err
+	}
+	b := f.b
+	q := message.Queue{Topic: r.Topic, BrokerName: b.name, QueueID: r.QueueID}
+	b.pulls = append(b.pulls, pullSeen{time.Now(), f.c.id, *r})
+	if b.answer != nil {
+		answer := b.answer
+		b.w.mu.Unlock()
+		return answer(r)
+	}
+	defer b.w.mu.Unlock()
+	if !b.members[f.c.id] {
+		return nil, protocol.Errorf(protocol.SubscriptionNotExist, "the consumer's subscription does not exist")
+	}
+	if r.Commit {
+		b.commits[q] = r.CommitOffset
+	}
+	k := b.queues[q]
+	if k == nil {
+		return nil, protocol.Errorf(protocol.TopicNotExist, "no such queue")
+	}
+	timer := time.NewTimer(r.Suspend)
+	defer timer.Stop()
+	for {
+		if err := f.brokenLocked(); err != nil {
+			return nil, err
+		}
+		end := k.min + int64(len(k.records))
+		resp := &protocol.PullMessageResponse{Code: protocol.PullOffsetMoved, MinOffset: k.min, MaxOffset: end}
+		switch {
+		case r.Offset < k.min:
+			resp.NextBeginOffset = k.min
+			return resp, nil
+		case r.Offset > end:
+			resp.NextBeginOffset = end
+			return resp, nil
+		case r.Offset < end:
+			from := r.Offset - k.min
+			resp.Code = protocol.Success
+			resp.Records = slices.Clone(k.records[from:min(from+int64(r.MaxMessages), int64(len(k.records)))])
+			resp.NextBeginOffset = r.Offset + int64(len(resp.Records))
+			return resp, nil
+		}
+		changed := b.changed
+		b.w.mu.Unlock()
+		expired := false
+		select {
+		case <-changed:
+		case <-timer.C:
+			expired = true
+		case <-ctx.Done():
+		}
+		b.w.mu.Lock()
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("%s: %w: %w", b.name, protocol.ErrUnknownOutcome, err)
+		}
+		if expired {
+			resp.Code, resp.NextBeginOffset = protocol.PullNotFound, r.Offset
+			return resp, nil
+		}
+	}
+}
+
+// inbox records what a handler got.
+type inbox struct {
+	mu   sync.Mutex
+	got  []delivery
+	fail func(m *message.Ext) error // nil: consumes all
+	work time.Duration              // how long a call takes
+}
+
+type delivery struct {
+	at     time.Time
+	body   string
+	queue  message.Queue
+	offset int64
+	times  int // ReconsumeTimes
+}
+
+func (in *inbox) handle(ctx context.Context, msgs []*message.Ext) error {
+	now := time.Now()
+	if in.work > 0 {
+		pause(ctx, in.work)
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, m := range msgs {
+		in.got = append(in.got, delivery{now, string(m.Body), m.Queue, m.QueueOffset, m.ReconsumeTimes})
+	}
+	for _, m := range msgs {
+		if in.fail != nil {
+			if err := in.fail(m); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+func (in *inbox) all() []delivery {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.Clone(in.got)
+}
+
+// bodies returns the bodies delivered so far, sorted.
+func (in *inbox) bodies() []string {
+	var out []string
+	for _, d := range in.all() {
+		out = append(out, d.body)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// lines is a log that a test can read.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// member makes an engine with RocketMQ's defaults.
+func (w *world) member(id string, in *inbox, edit func(*Config)) (*Engine, *fakeClient) {
+	c := w.client(id)
+	cfg := Config{
+		Group: testGroup, ClientID: id, Client: c, Codec: message.NewCodec(),
+		Subscriptions: map[string]filter.Tags{testTopic: {}},
+		Strategy:      rebalance.Averagely,
+		Concurrency:   20, BatchSize: 1, PullBatchSize: 32,
+		MaxCached: 1000, MaxCachedBytes: 100 << 20, MaxCachedTotal: 256 << 20, MaxSpan: 2000,
+		CloseTimeout: 10 * time.Second,
+		Rebalance:    20 * time.Second, RebalanceRetry: time.Second, RouteRetry: time.Second,
+		OffsetPersist: 5 * time.Second, PullSuspend: 15 * time.Second, PullErrorDelay: 3 * time.Second,
+		DelayLevels: []time.Duration{time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute},
+		Logger:      slog.New(slog.DiscardHandler),
+	}
+	if in != nil {
+		cfg.Handler = in.handle
+	}
+	if edit != nil {
+		edit(&cfg)
+	}
+	e := New(cfg)
+	w.mu.Lock()
+	c.engine = e
+	w.mu.Unlock()
+	return e, c
+}
+
+// start starts an engine and closes it when the test ends.
+func start(t *testing.T, e *Engine) {
+	t.Helper()
+	require.NoError(t, e.Start(t.Context()))
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+}
