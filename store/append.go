@@ -1,0 +1,348 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/pocketmq/pocketmq/message"
+)
+
+// Appending is a group commit. The problem: one write costs far more than the
+// record in it, and one fsync a hundred times more, so those who arrive while
+// one is under way should share the next.
+//
+//	Append:  lock: assign offsets and position
+//	         nobody writes  -> lead: write the own batch at once
+//	         somebody does  -> join the last pending group, or open one
+//	         unlock; the opener of a group waits for its turn to lead it,
+//	         the others for the group to be done
+//	lead:    seal the entries, one WriteBatch, units into the queues,
+//	         publish, pass the turn to the opener of the next group, wake
+//	         everybody in the own group
+//
+// A lone appender never meets a channel or another goroutine. A leader serves
+// its own group only, so nobody writes for others for ever. Positions are
+// given out under the lock in the order of joining, and groups are led in the
+// order of their opening, so the log is dense whatever the scheduler does.
+//
+// Rejected: one writer goroutine fed by a channel (a hand-off costs a lone
+// appender more than the write), a done channel per appender (three
+// allocations), syncing in the leader (the next group could not be written
+// meanwhile, and an fsync that hangs would hang everybody).
+const (
+	// Nobody joins a group that has reached either limit. A batch that is
+	// larger by itself still goes into one group, and one file.
+	maxGroupBytes   = 1 << 20
+	maxGroupEntries = 4096
+	// maxGather bounds how often a leader lets others run so that they join.
+	maxGather = 16
+)
+
+// group is a number of batches that are written together.
+type group struct {
+	batches []*Batch
+	bytes   int
+	entries int
+	callers int
+	waiters int // callers that wait for the sync
+
+	// done is closed when the group is written or has failed: made when the
+	// first caller needs it. synced is closed when it is synced or has failed.
+	done, synced chan struct{}
+	// turn tells the opener that it is to lead. Capacity 1: the one before
+	// does not wait for it. nil for a group without an opener.
+	turn chan struct{}
+	// Guarded by Store.mu: the turn has been given; the opener has left.
+	given, orphan bool
+
+	err      error // of the write; set before done is closed
+	flushErr error // of the sync; set before synced is closed
+}
+
+func (g *group) full() bool { return g.bytes >= maxGroupBytes || g.entries >= maxGroupEntries }
+
+// AppendOptions are the choices of one append.
+type AppendOptions struct {
+	// NoWait acknowledges after the write even when the store has SyncFlush.
+	// Java: Message.isWaitStoreMsgOK.
+	NoWait bool
+}
+
+// Appended says where the first record of a batch lies. The others follow
+// without a gap.
+type Appended struct {
+	QueueOffset int64 // 0 when the record takes no queue offset
+	Position    int64
+	StoreTime   time.Time // of all records of the batch; milliseconds, never before that of an earlier append
+}
+
+// Append writes a batch to the end of the log and of its queue, all of it or,
+// after a crash, a prefix. It takes b, which must not be used again. When it
+// returns nil the records can be read, and are synced if the store has
+// SyncFlush and opt does not say NoWait.
+//
+// Errors: [ErrBadBatch] for an empty one; [ErrFenced], [ErrReadOnly],
+// [ErrClosed]; [ErrFlushTimeout]: the records are stored, Appended is valid, but
+// they may not be synced yet; the error of ctx. An append that was under way
+// when it got the error of ctx, ErrFenced or ErrClosed may still be stored.
+//
+// It blocks for a write, and for an fsync as above. Safe for concurrent use;
+// records of appends that do not overlap in time are in their order.
+func (s *Store) Append(ctx context.Context, b *Batch, opt AppendOptions) (Appended, error) {
+	if len(b.records) == 0 {
+		b.recycle()
+		return Appended{}, fmt.Errorf("store: append of a batch without records: %w", ErrBadBatch)
+	}
+	if err := ctx.Err(); err != nil {
+		b.recycle()
+		return Appended{}, err
+	}
+	wait := s.cfg.SyncFlush && !opt.NoWait && !s.cfg.Throwaway
+	now := nowMillis()
+
+	s.mu.Lock()
+	if err := s.mu.refuse; err != nil {
+		s.mu.Unlock()
+		b.recycle()
+		return Appended{}, err
+	}
+	result := s.assignLocked(b, now)
+	g, role := s.joinLocked(b, wait)
+	s.mu.Unlock()
+	position := result.Position + int64(len(b.records)) - 1 // b is the group's from here on
+
+	var err error
+	switch role {
+	case leader:
+		err = s.lead(g)
+	case gatherer:
+		err = s.leadPending(g)
+	case opener:
+		select {
+		case <-g.turn:
+		case <-ctx.Done():
+			if s.leave(g) {
+				return Appended{}, ctx.Err()
+			}
+			<-g.turn // given already: the group waits for us
+		}
+		s.turns.Put(g.turn)
+		err = s.leadPending(g)
+	case follower:
+		if !wait {
+			select {
+			case <-g.done:
+				err = g.err
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+	}
+	if wait && err == nil {
+		err = s.awaitSync(ctx, g, position)
+	}
+	if err != nil && !errors.Is(err, ErrFlushTimeout) {
+		return Appended{}, err
+	}
+	return result, err
+}
+
+// assignLocked gives the batch its place in the log and in its queue.
+func (s *Store) assignLocked(b *Batch, now int64) Appended {
+	q := s.queues.make(b.topic, int(b.queueID))
+	s.mu.storeTime = max(s.mu.storeTime, now)
+	b.queue, b.offset, b.position, b.storeTime = q, q.next, s.mu.next, s.mu.storeTime
+	q.next += int64(len(b.records) - b.silent)
+	s.mu.next += int64(len(b.records))
+	result := Appended{QueueOffset: b.offset, Position: b.position, StoreTime: time.UnixMilli(b.storeTime)}
+	if b.records[0].silent {
+		result.QueueOffset = 0
+	}
+	return result
+}
+
+// role is what an appender has to do for its group.
+type role int
+
+const (
+	follower role = iota // wait
+	leader               // write: the group is its own batch
+	gatherer             // let others join, then write
+	opener               // wait for the turn, then as a gatherer
+)
+
+// joinLocked puts the batch into a group.
+func (s *Store) joinLocked(b *Batch, wait bool) (*group, role) {
+	var g *group
+	var r role
+	n := len(s.mu.pending)
+	switch {
+	case !s.mu.writing && s.mu.crowd <= 1 && !wait:
+		g, r = &s.solo, leader
+		*g = group{batches: g.batches[:0]}
+	case !s.mu.writing && s.mu.crowd <= 1:
+		g, r = &group{}, leader // the flusher will hold it
+	case !s.mu.writing:
+		g, r = &group{given: true}, gatherer
+		s.mu.pending = append(s.mu.pending, g)
+	case n > 0 && !s.mu.pending[n-1].full():
+		g, r = s.mu.pending[n-1], follower
+	default:
+		g, r = &group{turn: s.newTurn()}, opener
+		s.mu.pending = append(s.mu.pending, g)
+	}
+	s.mu.writing = true
+	g.batches = append(g.batches, b)
+	g.bytes += b.bytes
+	g.entries += len(b.records)
+	g.callers++
+	if wait {
+		g.waiters++
+		if g.synced == nil {
+			g.synced = make(chan struct{})
+		}
+	} else if r == follower && g.done == nil {
+		g.done = make(chan struct{})
+	}
+	return g, r
+}
+
+func (s *Store) newTurn() chan struct{} {
+	if c, ok := s.turns.Get().(chan struct{}); ok {
+		return c
+	}
+	return make(chan struct{}, 1)
+}
+
+// leave gives up the role of an opener. It is false when the turn has been
+// given already.
+func (s *Store) leave(g *group) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g.orphan = !g.given
+	return g.orphan
+}
+
+// leadPending leads the first pending group, which is g.
+func (s *Store) leadPending(g *group) error {
+	s.gather(g)
+	s.mu.Lock()
+	n := copy(s.mu.pending, s.mu.pending[1:])
+	s.mu.pending[n] = nil
+	s.mu.pending = s.mu.pending[:n]
+	s.mu.Unlock()
+	return s.lead(g)
+}
+
+// gather lets other goroutines run, as long as that makes more of them join.
+// Those whom the last group released would otherwise miss this one, and two
+// half groups would take turns.
+func (s *Store) gather(g *group) {
+	for range maxGather {
+		s.mu.Lock()
+		before, enough := g.callers, s.mu.crowd <= 1 || g.full()
+		s.mu.Unlock()
+		if enough {
+			return
+		}
+		runtime.Gosched()
+		s.mu.Lock()
+		after := g.callers
+		s.mu.Unlock()
+		if after == before {
+			return
+		}
+	}
+}
+
+// lead writes the group, passes the lead on and wakes the callers.
+func (s *Store) lead(g *group) error {
+	err := s.write(g)
+	g.err = err
+	done, synced := g.done, g.synced
+
+	s.mu.Lock()
+	s.mu.crowd = g.callers
+	var next *group
+	var idle chan struct{}
+	orphan := false
+	if len(s.mu.pending) > 0 {
+		next = s.mu.pending[0]
+		next.given = true
+		orphan = next.orphan
+	} else {
+		s.mu.writing = false
+		idle = s.mu.idle
+	}
+	s.mu.Unlock()
+
+	// From here on another leader may be at work; s.solo is its.
+	if done != nil {
+		close(done)
+	}
+	if synced != nil {
+		if err != nil {
+			close(synced)
+		} else {
+			s.enqueueSync(g)
+		}
+	}
+	switch {
+	case idle != nil:
+		close(idle)
+	case orphan:
+		s.background.Go(func() { _ = s.leadPending(next) }) // its callers get the error
+	case next != nil:
+		next.turn <- struct{}{}
+	}
+	return err
+}
+
+// write puts the group into the log and its units into the queues. After an
+// error the store is fenced.
+func (s *Store) write(g *group) error {
+	defer func() {
+		for i, b := range g.batches {
+			b.recycle()
+			g.batches[i] = nil
+		}
+	}()
+	if err := s.Err(); err != nil {
+		return err
+	}
+	files := s.log.fileCount()
+	if err := s.log.begin(g.batches[0].storeTime); err != nil {
+		return s.fence(fmt.Errorf("start a file: %w", err))
+	}
+	synced := s.log.proven.Load()
+	for _, b := range g.batches {
+		offset, position := b.offset, b.position
+		for i := range b.records {
+			r := &b.records[i]
+			queueOffset := int64(0)
+			if !r.silent {
+				queueOffset = offset
+				offset++
+			}
+			message.PatchRecord(b.buf[r.at:r.at+r.size], queueOffset, position, b.storeTime)
+			s.log.add(b.buf, r.at, r.size, position, synced)
+			position++
+		}
+	}
+	if err := s.log.commit(); err != nil {
+		return s.fence(fmt.Errorf("write: %w", err))
+	}
+	for _, b := range g.batches {
+		if err := s.dispatchBatch(b); err != nil {
+			// The units are in memory and the records in the log: this group
+			// is good, but nothing may follow.
+			_ = s.fence(err) // reported by Err and Config.Fenced
+		}
+	}
+	s.dispatched.Store(s.log.written.Load())
+	s.noteWritten(files)
+	return nil
+}

@@ -1,0 +1,165 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pocketmq/pocketmq/message"
+)
+
+// maxProblems bounds what one Check reports.
+const maxProblems = 20
+
+// checker compares the log with the consume queues.
+type checker struct {
+	s        *Store
+	ctx      context.Context
+	end      int64 // last position looked at
+	problems []error
+	queues   map[QueueID]*checkedQueue
+}
+
+// checkedQueue is how far a queue has been compared.
+type checkedQueue struct {
+	view  view
+	next  int64  // offset that the next record must have
+	units []byte // from offset at on
+	at    int64
+	bad   bool // its units cannot be read; reported
+}
+
+// errEnough ends a check that has found too much.
+var errEnough = errors.New("too many problems")
+
+// Check verifies everything that is stored up to the moment it begins: the
+// checksum of every entry, dense positions, dense queue offsets, and that each
+// record has exactly the unit that says the same of it. It reads the whole log
+// from disk. A store that was opened read-only has the reason among its
+// problems. It reports up to 20 problems as one error that is [ErrDamaged], or
+// the error of ctx, or [ErrClosed]. Safe for concurrent use, also with appends.
+func (s *Store) Check(ctx context.Context) error {
+	if s.closed.Load() {
+		return ErrClosed
+	}
+	c := checker{s: s, ctx: ctx, end: s.dispatched.Load(), queues: make(map[QueueID]*checkedQueue)}
+	if s.damage != nil {
+		c.problems = append(c.problems, s.damage)
+	}
+	// After end was read, so that every record up to it has its unit in them.
+	for _, q := range s.queues.all() {
+		v := q.view()
+		c.queues[q.key] = &checkedQueue{view: v, next: v.base, at: v.base}
+	}
+	err := s.log.scan(s.log.min(), c.end, c.record)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case s.closed.Load():
+		return ErrClosed
+	case err != nil && !errors.Is(err, errEnough):
+		c.problems = append(c.problems, err)
+	case err == nil:
+		c.rest()
+	}
+	if len(c.problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("store: check of %s up to position %d: %w: %w", s.cfg.Dir, c.end, ErrDamaged, errors.Join(c.problems...))
+}
+
+// problem notes one problem; errEnough means to stop.
+func (c *checker) problem(format string, args ...any) error {
+	c.problems = append(c.problems, fmt.Errorf(format, args...))
+	if len(c.problems) >= maxProblems {
+		return errEnough
+	}
+	return nil
+}
+
+// record compares one record of the log with its unit.
+func (c *checker) record(e logEntry) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	v, err := message.ParseView(e.record)
+	if err != nil || v.Size() != len(e.record) {
+		return c.problem("position %d in %s: not a record: %v", e.position, e.file.path, err)
+	}
+	if v.Position() != e.position {
+		return c.problem("position %d in %s: the record says %d", e.position, e.file.path, v.Position())
+	}
+	if err := v.CheckBody(); err != nil {
+		return c.problem("position %d in %s: %v", e.position, e.file.path, err)
+	}
+	if undispatched(v.SysFlag()) {
+		return nil
+	}
+	key := QueueID{string(v.Topic()), int(v.QueueID())}
+	q := c.queues[key]
+	if q == nil {
+		return c.problem("position %d: topic %q queue %d is not in the queue table", e.position, key.Topic, key.ID)
+	}
+	offset := v.QueueOffset()
+	if offset != q.next {
+		err := c.problem("position %d: topic %q queue %d: queue offset %d follows %d", e.position, key.Topic, key.ID, offset, q.next-1)
+		if err != nil {
+			return err
+		}
+	}
+	q.next = offset + 1
+	if q.bad {
+		return nil
+	}
+	if offset < q.view.base || offset >= q.view.max() {
+		return c.problem("position %d: topic %q queue %d has no unit at offset %d; it holds %d up to %d",
+			e.position, key.Topic, key.ID, offset, q.view.base, q.view.max())
+	}
+	got, err := q.unit(&c.s.extents, offset)
+	if err != nil {
+		q.bad = true
+		return c.problem("topic %q queue %d: %w", key.Topic, key.ID, err)
+	}
+	want := unit{position: e.position, size: int32(len(e.record)), tags: v.TagsCode()}
+	if got != want {
+		return c.problem("topic %q queue %d offset %d: the unit says position %d size %d tagsCode %d, the log %d, %d, %d",
+			key.Topic, key.ID, offset, got.position, got.size, got.tags, want.position, want.size, want.tags)
+	}
+	return nil
+}
+
+// unit reads the unit of an offset and keeps those behind it.
+func (q *checkedQueue) unit(x *extents, offset int64) (unit, error) {
+	if i := offset - q.at; i < 0 || i >= int64(len(q.units)/unitSize) {
+		var buf []byte
+		if offset < q.view.tailBase() {
+			buf = make([]byte, blockSize)
+		}
+		units, err := q.view.units(x, offset, buf)
+		if err != nil {
+			return unit{}, err
+		}
+		q.units, q.at = units, offset
+	}
+	return unitAt(q.units, int(offset-q.at)), nil
+}
+
+// rest looks at the units behind those of the records: they must belong to
+// records behind the end of the check.
+func (c *checker) rest() {
+	for key, q := range c.queues {
+		if q.bad || q.next >= q.view.max() {
+			continue
+		}
+		u, err := q.unit(&c.s.extents, q.next)
+		switch {
+		case err != nil:
+			err = c.problem("topic %q queue %d: %w", key.Topic, key.ID, err)
+		case u.position <= c.end:
+			err = c.problem("topic %q queue %d offset %d: the unit points at position %d, where no record of it is", key.Topic, key.ID, q.next, u.position)
+		}
+		if err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,321 @@
+package store
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+)
+
+const (
+	checkpointMagic   = 0x504D5143 // "PMQC"
+	checkpointVersion = 1
+	flagClean         = 1
+)
+
+// checkpoint is what is known about the store at one moment: how far the log is
+// synced, and the consume queues as they are after the record at position.
+// Replay of the log goes on from there.
+type checkpoint struct {
+	clean    bool
+	synced   int64 // proof for recovery: the log up to here was synced
+	position int64 // the queues hold the units of records up to here; 0: nothing is usable
+	min      int64 // first position of the log
+	queues   []queueState
+	extents  []extentState
+	next     uint32 // number of the next block
+}
+
+// queueState is a queue in a checkpoint.
+type queueState struct {
+	key    QueueID
+	base   int64
+	blocks []uint32
+	tail   []byte
+}
+
+// checkpointWriter streams a checkpoint into a file.
+type checkpointWriter struct {
+	w   *bufio.Writer
+	sum hash.Hash32
+	buf []byte
+}
+
+func newCheckpointWriter(w io.Writer) *checkpointWriter {
+	c := &checkpointWriter{sum: crc32.New(castagnoli)}
+	c.w = bufio.NewWriterSize(io.MultiWriter(w, c.sum), 64<<10)
+	return c
+}
+
+// start writes the head of a checkpoint with the given number of queues.
+func (c *checkpointWriter) start(cp *checkpoint, queues int) error {
+	be := binary.BigEndian
+	flags := uint32(0)
+	if cp.clean {
+		flags = flagClean
+	}
+	b := be.AppendUint32(c.buf[:0], checkpointMagic)
+	b = be.AppendUint32(b, checkpointVersion)
+	b = be.AppendUint32(b, flags)
+	b = be.AppendUint64(b, uint64(cp.synced))
+	b = be.AppendUint64(b, uint64(cp.position))
+	b = be.AppendUint64(b, uint64(cp.min))
+	b = be.AppendUint32(b, uint32(queues))
+	return c.put(b)
+}
+
+func (c *checkpointWriter) queue(q queueState) error {
+	be := binary.BigEndian
+	b := be.AppendUint32(c.buf[:0], uint32(len(q.key.Topic)))
+	b = append(b, q.key.Topic...)
+	b = be.AppendUint64(b, uint64(q.key.ID))
+	b = be.AppendUint64(b, uint64(q.base))
+	b = be.AppendUint32(b, uint32(len(q.blocks)))
+	for _, n := range q.blocks {
+		b = be.AppendUint32(b, n)
+	}
+	b = be.AppendUint32(b, uint32(len(q.tail)/unitSize))
+	b = append(b, q.tail...)
+	return c.put(b)
+}
+
+// finish writes the extents and the checksum over everything.
+func (c *checkpointWriter) finish(extents []extentState, next uint32) error {
+	be := binary.BigEndian
+	b := be.AppendUint32(c.buf[:0], uint32(len(extents)))
+	for _, e := range extents {
+		b = be.AppendUint32(b, e.number)
+		b = be.AppendUint32(b, e.blocks)
+		b = append(b, e.stamp[:]...)
+	}
+	b = be.AppendUint32(b, next)
+	if err := c.put(b); err != nil {
+		return err
+	}
+	if err := c.w.Flush(); err != nil {
+		return err
+	}
+	if err := c.put(be.AppendUint32(c.buf[:0], c.sum.Sum32())); err != nil {
+		return err
+	}
+	return c.w.Flush()
+}
+
+func (c *checkpointWriter) put(b []byte) error {
+	c.buf = b
+	_, err := c.w.Write(b)
+	return err
+}
+
+// checkpointReader reads the fields of a checkpoint; after a read beyond the
+// end everything is zero and bad is set.
+type checkpointReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *checkpointReader) bytes(n int) []byte {
+	if r.bad || n < 0 || n > len(r.b) {
+		r.bad = true
+		return nil
+	}
+	b := r.b[:n:n]
+	r.b = r.b[n:]
+	return b
+}
+
+func (r *checkpointReader) u32() uint32 {
+	if b := r.bytes(4); b != nil {
+		return binary.BigEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (r *checkpointReader) i64() int64 {
+	b := r.bytes(8)
+	if b == nil {
+		return 0
+	}
+	v := int64(binary.BigEndian.Uint64(b))
+	r.bad = r.bad || v < 0
+	return v
+}
+
+// count reads the length of a list whose items take at least size bytes.
+func (r *checkpointReader) count(size int) int {
+	n := r.u32()
+	if uint64(n)*uint64(size) > uint64(len(r.b)) {
+		r.bad = true
+		return 0
+	}
+	return int(n)
+}
+
+// parseCheckpoint reads a checkpoint. ok is false for anything that is not one
+// whole checkpoint of this version.
+func parseCheckpoint(b []byte) (cp *checkpoint, ok bool) {
+	if len(b) < 4 {
+		return nil, false
+	}
+	body, sum := b[:len(b)-4], binary.BigEndian.Uint32(b[len(b)-4:])
+	r := checkpointReader{b: body}
+	if r.u32() != checkpointMagic || r.u32() != checkpointVersion || crc32.Checksum(body, castagnoli) != sum {
+		return nil, false
+	}
+	cp = &checkpoint{clean: r.u32()&flagClean != 0, synced: r.i64(), position: r.i64(), min: r.i64()}
+	queues := r.count(4 + 8 + 8 + 4 + 4)
+	for i := 0; i < queues && !r.bad; i++ {
+		var q queueState
+		q.key.Topic = string(r.bytes(r.count(1)))
+		id := r.i64()
+		if id > math.MaxInt32 {
+			return nil, false
+		}
+		q.key.ID = int(id)
+		q.base = r.i64()
+		n := r.count(4)
+		q.blocks = make([]uint32, n)
+		for j := range q.blocks {
+			q.blocks[j] = r.u32()
+		}
+		units := r.count(unitSize)
+		if units >= blockUnits {
+			return nil, false
+		}
+		q.tail = r.bytes(units * unitSize)
+		cp.queues = append(cp.queues, q)
+	}
+	extents := r.count(4 + 4 + len(stamp{}))
+	for i := 0; i < extents && !r.bad; i++ {
+		e := extentState{number: r.u32(), blocks: r.u32()}
+		copy(e.stamp[:], r.bytes(len(e.stamp)))
+		cp.extents = append(cp.extents, e)
+	}
+	cp.next = r.u32()
+	return cp, !r.bad && len(r.b) == 0
+}
+
+// loadCheckpoint reads the checkpoint of a folder; nil when there is no usable
+// one. It is always safe to go without: everything is rebuilt from the log.
+func loadCheckpoint(dir string) (*checkpoint, error) {
+	path := filepath.Join(dir, checkpointName)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: read checkpoint: %w", err)
+	}
+	cp, ok := parseCheckpoint(b)
+	if !ok {
+		return nil, nil
+	}
+	return cp, nil
+}
+
+// restore makes the queue of a checkpoint. The arrays are its own.
+func (st queueState) restore(id uint32) *queue {
+	q := &queue{key: st.key, id: id, base: st.base, blocks: st.blocks}
+	if n := len(st.tail); n > 0 {
+		size := firstTail
+		if n > firstTail {
+			size = unitBytes
+		}
+		q.tail = append(make([]byte, 0, size), st.tail...)
+	}
+	return q
+}
+
+// stateAt describes the queue as it was after the record at a position, which
+// has long been dispatched. Records behind it may arrive meanwhile.
+func (q *queue) stateAt(x *extents, position int64, buf []byte) (queueState, error) {
+	v := q.view()
+	st := queueState{key: q.key, base: v.base, blocks: v.blocks, tail: v.tail}
+	st.tail = st.tail[:unitsUpTo(st.tail, position)*unitSize]
+	for len(st.tail) == 0 && len(st.blocks) > 0 {
+		// The last block may hold units behind the position, too.
+		last := len(st.blocks) - 1
+		units, err := x.read(st.blocks[last], q.id, v.base+int64(last)*blockUnits, buf)
+		if err != nil {
+			return st, err
+		}
+		n := unitsUpTo(units, position)
+		if n == blockUnits {
+			break
+		}
+		st.blocks = st.blocks[:last]
+		st.tail = append([]byte(nil), units[:n*unitSize]...)
+	}
+	return st, nil
+}
+
+// writeCheckpoint replaces the checkpoint file. It covers what is dispatched
+// and synced now. Only the flusher calls it, or whoever closes the store after
+// the flusher has ended.
+func (s *Store) writeCheckpoint(clean bool) (err error) {
+	cp := checkpoint{
+		clean:    clean,
+		synced:   s.log.proven.Load(),
+		position: min(s.dispatched.Load(), s.log.synced.Load()),
+		min:      s.log.min(),
+	}
+	covered := cp.position
+	queues := s.queues.all()
+	if s.stale.Load() {
+		cp.position, queues = 0, nil
+	}
+	path := filepath.Join(s.cfg.Dir, checkpointName)
+	f, err := os.OpenFile(path+tempSuffix, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
+	if err != nil {
+		return fmt.Errorf("store: write checkpoint: %w", err)
+	}
+	err = s.fillCheckpoint(f, &cp, queues)
+	if err == nil {
+		err = s.log.disk.file(f)
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(path+tempSuffix, path)
+	}
+	if err == nil {
+		err = s.log.disk.dir(s.cfg.Dir)
+	}
+	if err != nil {
+		return fmt.Errorf("store: write checkpoint: %w", err)
+	}
+	s.checkpointed.Store(covered)
+	return nil
+}
+
+func (s *Store) fillCheckpoint(f *os.File, cp *checkpoint, queues []*queue) error {
+	w := newCheckpointWriter(f)
+	if err := w.start(cp, len(queues)); err != nil {
+		return err
+	}
+	buf := s.log.scratch.get(blockSize)
+	defer s.log.scratch.put(buf)
+	for _, q := range queues {
+		st, err := q.stateAt(&s.extents, cp.position, *buf)
+		if err != nil {
+			return err
+		}
+		if err := w.queue(st); err != nil {
+			return err
+		}
+	}
+	if s.stale.Load() && cp.position > 0 {
+		return fmt.Errorf("%w: consume queues", ErrDamaged)
+	}
+	// After the queues, so that every block they refer to is synced.
+	extents, next, err := s.extents.sync()
+	if err != nil {
+		return err
+	}
+	return w.finish(extents, next)
+}

@@ -1,0 +1,110 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Defaults of [Config], and the smallest FileSize.
+const (
+	DefaultFileSize           = 4 << 20
+	DefaultFlushInterval      = 500 * time.Millisecond
+	DefaultFlushTimeout       = 5 * time.Second
+	DefaultCheckpointInterval = 5 * time.Second
+	MinFileSize               = 4 << 10
+)
+
+// Config says where a store lies and how it flushes. It is copied by Open.
+type Config struct {
+	// Dir is the data folder. It is made when missing. Only an empty folder, or
+	// one that a store of the same identity made before, is accepted; a folder
+	// "config" inside it belongs to the broker and is not touched.
+	Dir string
+	// Cluster, Broker and ID are the identity that is written to the folder
+	// when it is made, and compared with it later.
+	Cluster, Broker string
+	ID              int64
+
+	// FileSize is the soft limit of a commit-log file in bytes: a file that
+	// has passed it takes no further group. 0 means 4 MiB; at least 4 KiB.
+	// RocketMQ: mapedFileSizeCommitLog.
+	FileSize int64
+	// SyncFlush acknowledges an append after fsync instead of after write.
+	// RocketMQ: flushDiskType=SYNC_FLUSH.
+	SyncFlush bool
+	// FlushInterval is how long written data may stay unsynced. 0 means
+	// 500 ms. RocketMQ: flushIntervalCommitLog.
+	FlushInterval time.Duration
+	// FlushTimeout bounds the wait for fsync of an append with SyncFlush. 0
+	// means 5 s. RocketMQ: syncFlushTimeout.
+	FlushTimeout time.Duration
+	// CheckpointInterval is the time between two checkpoints while records
+	// arrive. 0 means 5 s. It bounds what must be replayed after a crash.
+	CheckpointInterval time.Duration
+	// Throwaway never calls fsync: not for files, folders or metadata, and not
+	// on Close. The data survives the end of the process but not of the
+	// machine. SyncFlush and Sync then wait for the write only.
+	Throwaway bool
+
+	// Logger receives what recovery cut, fencing and background errors. Nil
+	// means silence.
+	Logger *slog.Logger
+
+	// Arrived, when not nil, is called after a record became readable through
+	// Get, in the order of the log. It runs on the appending goroutine and
+	// delays every appender: it must be fast, must not block and must not call
+	// Append, Close, Kill or Discard.
+	Arrived func(topic string, queueID int, offset int64, tagsCode int64)
+	// Fenced, when not nil, is called once when a write or sync error has
+	// fenced the store, from a goroutine of the store and without any lock.
+	// Close, Kill and Discard wait for it, so it must not call them.
+	Fenced func(err error)
+}
+
+func (c Config) withDefaults() Config {
+	if c.FileSize == 0 {
+		c.FileSize = DefaultFileSize
+	}
+	if c.FlushInterval == 0 {
+		c.FlushInterval = DefaultFlushInterval
+	}
+	if c.FlushTimeout == 0 {
+		c.FlushTimeout = DefaultFlushTimeout
+	}
+	if c.CheckpointInterval == 0 {
+		c.CheckpointInterval = DefaultCheckpointInterval
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// validate lists every violation. It expects the defaults to be filled in.
+func (c Config) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("store: "+format, args...)) }
+	if c.Dir == "" {
+		bad("Config.Dir is empty: name a data folder")
+	}
+	if c.Broker == "" {
+		bad("Config.Broker is empty: name the broker the folder belongs to")
+	}
+	if c.ID < 0 {
+		bad("Config.ID is %d: must be 0 or more", c.ID)
+	}
+	if c.FileSize < MinFileSize {
+		bad("Config.FileSize is %d: must be at least %d bytes, or 0 for the default", c.FileSize, MinFileSize)
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"FlushInterval", c.FlushInterval}, {"FlushTimeout", c.FlushTimeout}, {"CheckpointInterval", c.CheckpointInterval}} {
+		if d.value < 0 {
+			bad("Config.%s is %v: must not be negative; 0 is the default", d.name, d.value)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"errors"
+
+	"github.com/pocketmq/pocketmq/message"
+)
+
+// Dispatch turns records of the log into units of consume queues, in the order
+// of their positions. The leader of a group does it right after the write, so
+// what an append acknowledged can be read at once and nobody hands anything
+// over; replay does the same from a checkpoint's position on. Records reach a
+// queue only through dispatch, whoever drives it and up to whichever position.
+
+// dispatch puts the unit of one record into its queue and announces it. first
+// allows a queue without units to begin at any offset.
+func (s *Store) dispatch(q *queue, offset int64, u unit, first bool) error {
+	err := q.place(&s.extents, offset, u, first)
+	if s.cfg.Arrived != nil && !errors.Is(err, ErrDamaged) && s.live {
+		s.cfg.Arrived(q.key.Topic, q.key.ID, offset, u.tags)
+	}
+	return err
+}
+
+// dispatchBatch dispatches the records of a batch just written. It goes on
+// after an error that left the unit readable.
+func (s *Store) dispatchBatch(b *Batch) error {
+	var errs error
+	offset := b.offset
+	for i := range b.records {
+		r := &b.records[i]
+		if r.silent {
+			continue
+		}
+		u := unit{position: b.position + int64(i), size: int32(r.size), tags: r.tags}
+		if err := s.dispatch(b.queue, offset, u, false); err != nil {
+			errs = errors.Join(errs, err)
+		}
+		offset++
+	}
+	return errs
+}
+
+// dispatchRecord dispatches a record read back from the log. It fails when the
+// record contradicts its place or its queue.
+func (s *Store) dispatchRecord(position int64, rec []byte) error {
+	v, err := message.ParseView(rec)
+	if err != nil {
+		return damagef(s.log.dir, position, "%v", err)
+	}
+	if v.Position() != position {
+		return damagef(s.log.dir, position, "the record says it is at position %d", v.Position())
+	}
+	if v.QueueID() < 0 {
+		return damagef(s.log.dir, position, "the record has queue id %d", v.QueueID())
+	}
+	s.mu.storeTime = max(s.mu.storeTime, v.StoreTime())
+	if undispatched(v.SysFlag()) {
+		return nil
+	}
+	q := s.queues.make(string(v.Topic()), int(v.QueueID()))
+	u := unit{position: position, size: int32(len(rec)), tags: v.TagsCode()}
+	return s.dispatch(q, v.QueueOffset(), u, s.log.min() > 1)
+}
+
+// replay dispatches what the log holds behind a position.
+func (s *Store) replay(after int64) error {
+	return s.log.scan(after+1, s.log.written.Load(), func(e logEntry) error {
+		if err := s.dispatchRecord(e.position, e.record); err != nil {
+			return err
+		}
+		s.dispatched.Store(e.position)
+		return nil
+	})
+}

@@ -1,0 +1,51 @@
+// Package store is the storage engine of a broker: a commit log that every
+// record is appended to, and consume queues, derived from it, through which the
+// records of one queue are read.
+//
+//	Append -> group commit -> commit log -> dispatch -> consume queues
+//	                              |                         |
+//	Get  <-- records at positions +---- positions at offsets +
+//
+// # Model
+//
+// A record is a message in RocketMQ's stored format (package message). Its
+// position counts all records of the log, from 1, without gaps. Its queue
+// offset counts those of its (topic, queue id), from 0, without gaps. Both are
+// given out when a batch joins the log. Java: CommitLog, ConsumeQueue,
+// ReputMessageService, with positions in place of byte offsets.
+//
+// The log is a chain of files, each a github.com/tidwall/wal log of a single
+// segment, soft-limited to Config.FileSize. The last file is read from the
+// memory of its wal, all others from disk with a sparse index. Every entry
+// carries a checksum over record and position, and how far the log was synced
+// when it was written; recovery decides by that what may be cut off.
+//
+// Each queue has a unit of 20 bytes per record: position, size, hash of the
+// tag. Full blocks of 204 units go to extent files shared by all queues, the
+// rest is in memory. The record, not the unit, is the truth about its offset:
+// whatever is missing after a crash is replayed from the last checkpoint.
+//
+// # The data folder
+//
+//	FORMAT              version and identity
+//	LOCK                held while a store is open
+//	commitlog/N/        the log file whose first position is N
+//	commitlog/next.tmp/ the prepared next one
+//	consumequeue/N      extent files of 64 MiB
+//	checkpoint          how far it is synced, and the queues up to there
+//	config/             the broker's; not touched
+//
+// # Failures
+//
+// After a failed write or fsync nothing in memory can be trusted to match the
+// disk: the store is fenced. Appends fail with [ErrFenced], reads go on, and
+// opening the store anew repairs it. A crash may tear off what had not been
+// synced; it is cut at the next open, and [Store.Cut] tells. Damage to what had
+// been synced is never cut: the store opens read-only and [Store.Err] names file
+// and position.
+//
+// # What it does not do
+//
+// It does not look records up by key or by time, delete old files, replicate,
+// or repair damage to synced data.
+package store

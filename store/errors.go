@@ -1,0 +1,48 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of Open. Each text names the folder and the remedy.
+var (
+	// ErrInUse means that another open store, in this process or in another,
+	// holds the lock of the folder.
+	ErrInUse = errors.New("folder in use")
+	// ErrForeign means that the folder belongs to another broker.
+	ErrForeign = errors.New("folder of another broker")
+	// ErrNewerFormat means that a newer build wrote the folder.
+	ErrNewerFormat = errors.New("newer folder format")
+	// ErrNotAStore means that the folder holds something else than a store.
+	ErrNotAStore = errors.New("not a store folder")
+)
+
+// Errors of a store in use.
+var (
+	// ErrFenced means that an earlier write or sync failed and the log takes
+	// nothing more until the store is opened anew; it wraps the cause. Reads
+	// go on. The outcome of an append that returns it is unknown unless the
+	// append began after the fencing.
+	ErrFenced = errors.New("store fenced after an I/O error; reopen it to repair and go on")
+	// ErrReadOnly means that the log was found damaged when it was opened:
+	// something known to have been synced cannot be read back. Reads below the
+	// damage work, appends do not. The text names file and position.
+	ErrReadOnly = errors.New("store is read-only")
+	// ErrFlushTimeout means that a record is stored but its fsync did not
+	// finish within Config.FlushTimeout.
+	ErrFlushTimeout = errors.New("flush timed out")
+	// ErrDamaged means that stored bytes do not match their checksum or
+	// contradict each other.
+	ErrDamaged = errors.New("stored data is damaged")
+	// ErrClosed means that the store is closed, or was while the call waited.
+	ErrClosed = errors.New("store closed")
+	// ErrBadBatch means that a batch is empty, or that its records lie in more
+	// than one queue.
+	ErrBadBatch = errors.New("bad batch")
+)
+
+// damagef makes an error for bytes of the commit log that cannot be right.
+func damagef(path string, pos int64, format string, args ...any) error {
+	return fmt.Errorf("%w: commit log file %s, position %d: %s", ErrDamaged, path, pos, fmt.Sprintf(format, args...))
+}

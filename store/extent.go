@@ -1,0 +1,363 @@
+package store
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+)
+
+const (
+	blockSize   = 4096
+	blockHeader = blockSize - unitBytes // queue id 4, base offset 8, CRC 4 bytes
+	// extentBlocks is the number of blocks of an extent file of 64 MiB. The
+	// first holds the file's stamp, the others one block of a queue each.
+	extentBlocks = 16384
+	// chunkBytes is how much is collected before it is written.
+	chunkBytes  = 64 << 10
+	extentMagic = 0x504D5145 // "PMQE"
+)
+
+// stamp tells one making of an extent file from another of the same name.
+type stamp [16]byte
+
+// extents are the files shared by all consume queues. A block is appended once
+// and never changed. They are derived from the commit log, so they are synced
+// only before a checkpoint refers to them.
+type extents struct {
+	dir     string
+	disk    syncer
+	handles *handles // for reading
+
+	// mu guards all below.
+	mu    sync.RWMutex
+	files []*extent // by number, from first on
+	next  uint32    // number of the next block; n/extentBlocks is its file
+	// chunk holds the blocks from number chunkAt on that are not written yet.
+	// After a failed write it keeps them and grows.
+	chunk   []byte
+	chunkAt uint32
+	// broken is the error of a failed sync. The kernel may have dropped what it
+	// was to write, so no later sync proves anything: the files are good for
+	// reading, but no checkpoint refers to them any more.
+	broken error
+}
+
+// extent is one file of blocks.
+type extent struct {
+	number uint32
+	stamp  stamp
+	path   string
+	file   *os.File // for writing; nil once it is full and synced
+	dirty  bool     // written to since the last sync
+	listed bool     // its entry in the folder is synced
+}
+
+func extentName(number uint32) string { return fmt.Sprintf("%010d", number) }
+
+func parseExtentName(name string) (number uint32, ok bool) {
+	n, err := strconv.ParseUint(name, 10, 32)
+	return uint32(n), err == nil && extentName(uint32(n)) == name
+}
+
+func blockCRC(b []byte) uint32 {
+	return crc32.Update(crc32.Checksum(b[:blockHeader-4], castagnoli), castagnoli, b[blockHeader:])
+}
+
+// append adds a full block of a queue and returns its number. The block can be
+// read afterwards whatever the error, which tells that it could not be written
+// to disk; the next append tries again.
+func (x *extents) append(queue uint32, base int64, units []byte) (uint32, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.next%extentBlocks == 0 {
+		// The number of a file's stamp belongs to no queue.
+		if len(x.chunk) > 0 {
+			x.chunk = append(x.chunk, make([]byte, blockSize)...)
+		}
+		x.next++
+	}
+	n := x.next
+	x.next++
+	if len(x.chunk) == 0 {
+		x.chunkAt = n
+	}
+	at := len(x.chunk)
+	x.chunk = binary.BigEndian.AppendUint32(x.chunk, queue)
+	x.chunk = binary.BigEndian.AppendUint64(x.chunk, uint64(base))
+	x.chunk = append(x.chunk, 0, 0, 0, 0)
+	x.chunk = append(x.chunk, units...)
+	block := x.chunk[at:]
+	binary.BigEndian.PutUint32(block[blockHeader-4:], blockCRC(block))
+	if len(x.chunk) < chunkBytes {
+		return n, nil
+	}
+	return n, x.writeLocked()
+}
+
+// writeLocked writes the collected blocks.
+func (x *extents) writeLocked() error {
+	done := 0
+	var err error
+	for done < len(x.chunk) && err == nil {
+		number, index := x.chunkAt/extentBlocks, int(x.chunkAt%extentBlocks)
+		piece := x.chunk[done:min(len(x.chunk), done+(extentBlocks-index)*blockSize)]
+		var e *extent
+		if e, err = x.extentLocked(number); err != nil {
+			break
+		}
+		e.dirty = true
+		if index == 0 {
+			_, err = e.file.WriteAt(piece[blockSize:], blockSize)
+		} else {
+			_, err = e.file.WriteAt(piece, int64(index)*blockSize)
+		}
+		if err == nil {
+			done += len(piece)
+			x.chunkAt += uint32(len(piece) / blockSize)
+		}
+	}
+	x.chunk = append(x.chunk[:0], x.chunk[done:]...)
+	if err != nil {
+		return fmt.Errorf("store: write consume queues: %w", err)
+	}
+	return nil
+}
+
+// extentLocked returns the file with the given number, the last one or the one
+// after it, and makes it when it is missing.
+func (x *extents) extentLocked(number uint32) (*extent, error) {
+	if n := len(x.files); n > 0 && x.files[n-1].number == number {
+		return x.files[n-1], nil
+	}
+	if err := os.MkdirAll(x.dir, 0o750); err != nil {
+		return nil, err
+	}
+	e := &extent{number: number, path: filepath.Join(x.dir, extentName(number))}
+	if _, err := rand.Read(e.stamp[:]); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(e.path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.WriteAt(e.stampBlock(), 0); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	e.file = f
+	x.files = append(x.files, e)
+	return e, nil
+}
+
+func (e *extent) stampBlock() []byte {
+	b := make([]byte, blockSize)
+	binary.BigEndian.PutUint32(b, extentMagic)
+	binary.BigEndian.PutUint32(b[4:], e.number)
+	copy(b[8:], e.stamp[:])
+	return b
+}
+
+// read returns the units of a block, verified to be the one of queue whose
+// first offset is base. It uses the first blockSize bytes of buf.
+func (x *extents) read(n, queue uint32, base int64, buf []byte) ([]byte, error) {
+	b := buf[:blockSize]
+	if !x.readChunk(n, b) {
+		path := filepath.Join(x.dir, extentName(n/extentBlocks))
+		f, err := x.handles.acquire(path)
+		if err != nil {
+			return nil, err
+		}
+		_, err = f.ReadAt(b, int64(n%extentBlocks)*blockSize)
+		x.handles.release(f)
+		if err != nil {
+			return nil, fmt.Errorf("%w: consume queue file %s, block %d: %v", ErrDamaged, path, n%extentBlocks, err)
+		}
+	}
+	if binary.BigEndian.Uint32(b) != queue || int64(binary.BigEndian.Uint64(b[4:])) != base ||
+		binary.BigEndian.Uint32(b[blockHeader-4:]) != blockCRC(b) {
+		return nil, fmt.Errorf("%w: consume queue file %s, block %d is not the one written for offset %d; it is rebuilt from the commit log when the store is opened next",
+			ErrDamaged, filepath.Join(x.dir, extentName(n/extentBlocks)), n%extentBlocks, base)
+	}
+	return b[blockHeader:], nil
+}
+
+// readChunk copies a block that is not written yet.
+func (x *extents) readChunk(n uint32, b []byte) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if len(x.chunk) == 0 || n < x.chunkAt {
+		return false
+	}
+	copy(b, x.chunk[int(n-x.chunkAt)*blockSize:])
+	return true
+}
+
+// extentState is what a checkpoint says about an extent file.
+type extentState struct {
+	number uint32
+	blocks uint32 // length
+	stamp  stamp
+}
+
+// sync writes and syncs all blocks appended so far, and describes the files
+// and the number of the next block. Only the flusher calls it, or whoever closes the store
+// after the flusher has ended.
+func (x *extents) sync() (states []extentState, next uint32, err error) {
+	x.mu.Lock()
+	if err = x.broken; err == nil {
+		err = x.writeLocked()
+	}
+	next = x.next
+	var dirty []*extent
+	for i, e := range x.files {
+		blocks := uint32(extentBlocks)
+		if i == len(x.files)-1 {
+			blocks = next - e.number*extentBlocks
+		}
+		states = append(states, extentState{number: e.number, blocks: blocks, stamp: e.stamp})
+		if e.dirty && e.file != nil {
+			e.dirty = false
+			dirty = append(dirty, e)
+		}
+	}
+	x.mu.Unlock()
+	for _, e := range dirty {
+		if err != nil {
+			break
+		}
+		if err = x.disk.file(e.file); err == nil && !e.listed {
+			err = x.disk.dir(x.dir)
+			e.listed = err == nil
+		}
+		if err != nil {
+			x.mu.Lock()
+			x.broken = err
+			x.mu.Unlock()
+		}
+	}
+	if err == nil {
+		err = x.closeFull()
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("store: sync consume queues: %w", err)
+	}
+	return states, next, nil
+}
+
+// closeFull closes the write handles of synced files that are full.
+func (x *extents) closeFull() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, e := range x.files[:max(0, len(x.files)-1)] {
+		if e.file == nil || e.dirty {
+			continue
+		}
+		err := e.file.Close()
+		e.file = nil
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load takes over the files that a checkpoint describes, cut to the lengths it
+// gives. ok is false when they are not all there; nothing is changed then.
+func (x *extents) load(states []extentState, next uint32) (ok bool, err error) {
+	var files []*extent
+	defer func() {
+		if !ok {
+			for _, e := range files {
+				err = errors.Join(err, e.file.Close())
+			}
+		}
+	}()
+	for i, st := range states {
+		if i > 0 && st.number != states[i-1].number+1 || st.blocks < 1 || st.blocks > extentBlocks {
+			return false, nil
+		}
+		e := &extent{number: st.number, stamp: st.stamp, listed: true, path: filepath.Join(x.dir, extentName(st.number))}
+		if e.file, err = os.OpenFile(e.path, os.O_RDWR, 0); err != nil {
+			return false, nil // missing: rebuilt
+		}
+		files = append(files, e)
+		head := make([]byte, blockSize)
+		if _, err := e.file.ReadAt(head, 0); err != nil || string(head) != string(e.stampBlock()) {
+			return false, nil
+		}
+		if info, err := e.file.Stat(); err != nil || info.Size() < int64(st.blocks)*blockSize {
+			return false, nil
+		}
+	}
+	if n := len(states); n > 0 && next != states[n-1].number*extentBlocks+states[n-1].blocks || n == 0 && next != 0 {
+		return false, nil
+	}
+	for i, e := range files {
+		if err := e.file.Truncate(int64(states[i].blocks) * blockSize); err != nil {
+			return false, err
+		}
+	}
+	x.mu.Lock()
+	x.files, x.next, x.chunk, x.chunkAt = files, next, nil, 0
+	x.mu.Unlock()
+	if err := x.removeOthers(); err != nil {
+		return false, err
+	}
+	return true, x.closeFull()
+}
+
+// reset forgets everything and removes the files.
+func (x *extents) reset() error {
+	err := x.close()
+	x.mu.Lock()
+	x.files, x.next, x.chunk, x.chunkAt = nil, 0, nil, 0
+	x.mu.Unlock()
+	return errors.Join(err, x.removeOthers())
+}
+
+// removeOthers removes files with the name of an extent that are not in use.
+func (x *extents) removeOthers() error {
+	entries, err := os.ReadDir(x.dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		number, ok := parseExtentName(entry.Name())
+		if !ok || x.has(number) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(x.dir, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *extents) has(number uint32) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	n := len(x.files)
+	return n > 0 && number >= x.files[0].number && number <= x.files[n-1].number
+}
+
+// close lets the write handles go.
+func (x *extents) close() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var errs []error
+	for _, e := range x.files {
+		if e.file != nil {
+			errs = append(errs, e.file.Close())
+			e.file = nil
+		}
+	}
+	return errors.Join(errs...)
+}

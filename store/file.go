@@ -1,0 +1,194 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tidwall/wal"
+)
+
+// segmentName is the only file in the folder of a log file: the wal's name for
+// a segment that begins with local index 1.
+const segmentName = "00000000000000000001"
+
+// nextName is the folder of the file that is prepared for the next roll.
+const nextName = "next" + tempSuffix
+
+// fileName is the folder name of the log file with the given first position.
+func fileName(base int64) string { return fmt.Sprintf("%020d", base) }
+
+// parseFileName is the reverse of fileName.
+func parseFileName(name string) (base int64, ok bool) {
+	if len(name) != 20 {
+		return 0, false
+	}
+	base, err := strconv.ParseInt(name, 10, 64)
+	return base, err == nil && base >= 1 && fileName(base) == name
+}
+
+// walOptions make a wal.Log that never cycles, never syncs on write and never
+// touches its segment cache: one segment, read from memory. That is what makes
+// its Read safe beside other readers and the writer.
+func walOptions() *wal.Options {
+	return &wal.Options{
+		NoSync:           true,
+		NoCopy:           true,
+		AllowEmpty:       true,
+		SegmentSize:      math.MaxInt,
+		SegmentCacheSize: 1,
+	}
+}
+
+// logFile is one file of the commit log: a folder with a wal of one segment.
+// Local index 1 of the wal is the file header, so the record at position p has
+// local index p - base + 2.
+type logFile struct {
+	base   int64 // position of the first record
+	header fileHeader
+	dir    string
+	path   string // of the segment
+
+	// log serves reads from memory. It is there for the file that is being
+	// written, and for older ones until they are synced.
+	log atomic.Pointer[wal.Log]
+	// rw is our own handle: fsync through it does not lock the wal, and the
+	// segment is cut through it. It lives as long as log. Replaced only by the
+	// flusher, or by whoever closes the store.
+	rw *os.File
+	// size is the number of bytes of good entries, header included.
+	size atomic.Int64
+
+	// offsets is the growing sparse index, owned by the leader until the file
+	// is sealed.
+	offsets []int64
+	// headerDue means that the header goes into the next batch; nextWanted,
+	// that the file after this one has been asked for. Owned by the leader.
+	headerDue, nextWanted bool
+	// durable means that the folder entries leading to the segment are synced.
+	// Owned by the flusher.
+	durable bool
+
+	// index is set when the file is sealed, or by its first reader.
+	index atomic.Pointer[sparseIndex]
+	// indexMu lets one reader build the index while others wait for it.
+	indexMu sync.Mutex
+	// hints remember where sequential readers stopped; see hint.
+	hints [8]atomic.Uint64
+}
+
+func newLogFile(root string, h fileHeader) *logFile {
+	dir := filepath.Join(root, fileName(h.base))
+	return &logFile{base: h.base, header: h, dir: dir, path: filepath.Join(dir, segmentName)}
+}
+
+// open opens the wal and our own handle. The segment must be empty or verified
+// to its end; records is what it must then hold.
+func (f *logFile) open(records int64) error {
+	log, err := wal.Open(f.dir, walOptions())
+	if err != nil {
+		return err
+	}
+	last, err := log.LastIndex()
+	want := uint64(records + 1)
+	if f.headerDue {
+		want = 0
+	}
+	if err == nil && last != want {
+		err = damagef(f.path, f.base, "the wal reads %d entries where %d are", last, want)
+	}
+	var rw *os.File
+	if err == nil {
+		rw, err = os.OpenFile(f.path, os.O_RDWR, 0)
+	}
+	if err != nil {
+		return errors.Join(err, closeLog(log))
+	}
+	f.log.Store(log)
+	f.rw = rw
+	return nil
+}
+
+// close lets the wal and our handle go. Closing a wal fsyncs it.
+func (f *logFile) close() error {
+	log := f.log.Load()
+	if log == nil {
+		return nil
+	}
+	err := closeLog(log)
+	f.log.Store(nil)
+	err = errors.Join(err, f.rw.Close())
+	f.rw = nil
+	return err
+}
+
+// closeLog closes a wal whose Close keeps its handle when the fsync in it
+// fails, and only lets go the next time.
+func closeLog(log *wal.Log) error {
+	err := log.Close()
+	if err == nil {
+		return nil
+	}
+	for range 3 {
+		if again := log.Close(); again == nil || errors.Is(again, wal.ErrClosed) {
+			break
+		}
+	}
+	return err
+}
+
+// closeUnsynced is close without the cost of the fsync: the content moves to a
+// new inode, and what the wal syncs is the old one, emptied.
+func (f *logFile) closeUnsynced() error {
+	if f.log.Load() == nil {
+		return nil
+	}
+	if err := f.copyAway(); err == nil {
+		// The name leads to the copy now; nobody else has the old inode
+		// open, because sealed reads wait until log is gone.
+		if err := f.rw.Truncate(0); err != nil {
+			return errors.Join(err, f.close())
+		}
+	}
+	return f.close()
+}
+
+func (f *logFile) copyAway() (err error) {
+	src, err := os.Open(f.path)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	temp := filepath.Join(f.dir, "copy"+tempSuffix)
+	dst, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyN(dst, src, f.size.Load())
+	err = errors.Join(err, dst.Close())
+	if err == nil {
+		err = os.Rename(temp, f.path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp))
+	}
+	return nil
+}
+
+// discard empties and unlinks the segment before it closes the wal, so that
+// the fsync in it has nothing to write. Errors do not matter: the folder is
+// about to be removed.
+func (f *logFile) discard() error {
+	if f.log.Load() == nil {
+		return nil
+	}
+	_ = f.rw.Truncate(0)  // only makes the fsync cheap
+	_ = os.Remove(f.path) // the same; not possible on Windows
+	return f.close()
+}

@@ -1,0 +1,280 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// flusher is the only goroutine of a store. It does every fsync, writes the
+// checkpoints, prepares the next file, closes the wals of full ones and reports
+// fencing. Close, Kill and Discard end it and wait for it.
+type flusher struct {
+	wake chan struct{} // capacity 1: a wake-up that nobody has taken serves all
+	stop chan struct{} // closed once
+	done chan struct{} // closed when it has ended
+	last bool          // whether to sync once more before it ends; set before stop is closed
+
+	// armed means that the flusher knows of unsynced data and will sync it
+	// within the interval. Set by the leader, cleared before a sync begins.
+	armed atomic.Bool
+
+	mu struct {
+		sync.Mutex
+		groups  []*group // written, waiting for their sync
+		waiters int      // callers in groups
+		prepare bool     // the next file is wanted
+		closed  bool     // nobody will serve groups any more
+	}
+
+	// Owned by the goroutine.
+	crowd    int  // waiters served by the last sync that had any
+	broken   bool // a sync failed: the kernel may have dropped the data
+	reported bool // Config.Fenced has been called
+}
+
+// noteWritten tells the flusher what a write left to do. Only the leader calls
+// it. files is the number of log files before the write.
+func (s *Store) noteWritten(files int) {
+	f := &s.flusher
+	wake := false
+	if !s.cfg.Throwaway && !f.armed.Load() && !f.armed.Swap(true) {
+		wake = true
+	}
+	if now := s.log.fileCount(); now > files && s.cfg.Throwaway {
+		wake = true // a full file to close
+	}
+	if s.log.halfFull() {
+		f.mu.Lock()
+		f.mu.prepare = true
+		f.mu.Unlock()
+		wake = true
+	}
+	if wake {
+		s.wakeFlusher()
+	}
+}
+
+func (s *Store) wakeFlusher() {
+	select {
+	case s.flusher.wake <- struct{}{}:
+	default:
+	}
+}
+
+// enqueueSync lets the next sync serve a group that has been written.
+func (s *Store) enqueueSync(g *group) {
+	f := &s.flusher
+	f.mu.Lock()
+	closed := f.mu.closed
+	if !closed {
+		f.mu.groups = append(f.mu.groups, g)
+		f.mu.waiters += g.waiters
+	}
+	f.mu.Unlock()
+	if closed {
+		g.flushErr = ErrClosed
+		close(g.synced)
+		return
+	}
+	s.wakeFlusher()
+}
+
+// awaitSync waits until the group is synced. position is the caller's last.
+func (s *Store) awaitSync(ctx context.Context, g *group, position int64) error {
+	timer, ok := s.timers.Get().(*time.Timer)
+	if ok {
+		timer.Reset(s.cfg.FlushTimeout)
+	} else {
+		timer = time.NewTimer(s.cfg.FlushTimeout)
+	}
+	defer func() {
+		timer.Stop()
+		s.timers.Put(timer)
+	}()
+	for {
+		select {
+		case <-g.synced:
+			if g.err != nil {
+				return g.err
+			}
+			return g.flushErr
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+			if s.log.written.Load() >= position {
+				return fmt.Errorf("store: position %d is written but not synced after %v: %w", position, s.cfg.FlushTimeout, ErrFlushTimeout)
+			}
+			timer.Reset(s.cfg.FlushTimeout)
+		}
+	}
+}
+
+// Sync makes everything appended so far durable and waits for it. It fails with
+// [ErrFenced], [ErrClosed] or the error of ctx. In a throwaway store it does
+// nothing. Safe for concurrent use.
+func (s *Store) Sync(ctx context.Context) error {
+	if s.closed.Load() {
+		return ErrClosed
+	}
+	if s.cfg.Throwaway || s.log.synced.Load() >= s.log.written.Load() {
+		return nil
+	}
+	g := &group{waiters: 1, synced: make(chan struct{})}
+	s.enqueueSync(g)
+	select {
+	case <-g.synced:
+		return g.flushErr
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Store) runFlusher() {
+	f := &s.flusher
+	defer close(f.done)
+	var flush, checkpoint <-chan time.Time // nil while there is nothing to wait for
+	for {
+		due, checkpointDue := false, false
+		select {
+		case <-f.wake:
+		case <-flush:
+			flush, due = nil, true
+		case <-checkpoint:
+			checkpoint, checkpointDue = nil, true
+		case <-f.stop:
+			s.endFlusher()
+			return
+		}
+		if f.armed.Load() && flush == nil {
+			flush = time.After(s.cfg.FlushInterval)
+		}
+		s.flush(due)
+		if checkpoint == nil && s.checkpointWanted() {
+			checkpoint = time.After(s.cfg.CheckpointInterval)
+		}
+		if checkpointDue && s.checkpointWanted() {
+			if err := s.writeCheckpoint(false); err != nil {
+				// Nothing is lost: the last one stands, and more is replayed.
+				s.cfg.Logger.Warn("store: no checkpoint; the next is tried later", "dir", s.cfg.Dir, "err", err)
+			}
+		}
+		if s.flusher.takePrepare() {
+			if err := s.log.prepareNext(); err != nil {
+				s.cfg.Logger.Warn("store: cannot prepare the next commit-log file; it is made when it is needed", "dir", s.cfg.Dir, "err", err)
+			}
+		}
+		s.reportFenced()
+	}
+}
+
+// endFlusher serves those who still wait and, for a clean end, syncs.
+func (s *Store) endFlusher() {
+	f := &s.flusher
+	f.mu.Lock()
+	f.mu.closed = true
+	f.mu.Unlock()
+	if f.last {
+		s.flush(true)
+	}
+	for _, g := range f.take() {
+		g.flushErr = ErrClosed
+		close(g.synced)
+	}
+	s.reportFenced()
+}
+
+// flush syncs when somebody waits for it or the interval is over, and closes
+// what the sync made superfluous.
+func (s *Store) flush(due bool) {
+	f := &s.flusher
+	f.gather()
+	groups := f.take()
+	var err error
+	if len(groups) > 0 || due {
+		f.armed.Store(false) // before the sync looks how far it has to go
+		err = s.syncLog()
+	}
+	if len(groups) > 0 || due || s.cfg.Throwaway {
+		if e := s.log.retire(); e != nil && err == nil {
+			err = s.fence(fmt.Errorf("close a full file: %w", e))
+		}
+	}
+	for _, g := range groups {
+		g.flushErr = err
+		close(g.synced)
+	}
+}
+
+// syncLog syncs the log unless that has failed before: after a failed fsync the
+// kernel may have dropped the data, and a second one would succeed for nothing.
+func (s *Store) syncLog() error {
+	f := &s.flusher
+	if f.broken {
+		return s.Err()
+	}
+	if err := s.log.sync(); err != nil {
+		f.broken = true
+		return s.fence(fmt.Errorf("sync: %w", err))
+	}
+	return nil
+}
+
+// gather lets appenders run as long as more of them come to wait, when the
+// last sync served more than one: those it released come back together.
+func (f *flusher) gather() {
+	for range maxGather {
+		f.mu.Lock()
+		before := f.mu.waiters
+		f.mu.Unlock()
+		if before == 0 || f.crowd <= 1 {
+			return
+		}
+		runtime.Gosched()
+		f.mu.Lock()
+		after := f.mu.waiters
+		f.mu.Unlock()
+		if after == before {
+			return
+		}
+	}
+}
+
+func (f *flusher) take() []*group {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	groups := f.mu.groups
+	if len(groups) > 0 {
+		f.crowd = f.mu.waiters
+	}
+	f.mu.groups, f.mu.waiters = nil, 0
+	return groups
+}
+
+func (f *flusher) takePrepare() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	wanted := f.mu.prepare
+	f.mu.prepare = false
+	return wanted
+}
+
+// checkpointWanted reports whether a checkpoint would cover more than the last.
+func (s *Store) checkpointWanted() bool {
+	return !s.cfg.Throwaway && !s.flusher.broken && min(s.dispatched.Load(), s.log.synced.Load()) > s.checkpointed.Load()
+}
+
+// reportFenced calls Config.Fenced once.
+func (s *Store) reportFenced() {
+	err := s.fenced.Load()
+	if err == nil || s.flusher.reported {
+		return
+	}
+	s.flusher.reported = true
+	if s.cfg.Fenced != nil {
+		s.cfg.Fenced(*err)
+	}
+}

@@ -1,0 +1,149 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// currentFormat is the version of everything inside a data folder. A change
+// that an older build cannot read raises it.
+const currentFormat = 1
+
+// Names inside the data folder.
+const (
+	formatName     = "FORMAT"
+	lockName       = "LOCK"
+	configName     = "config" // the broker's, not ours
+	commitLogName  = "commitlog"
+	queuesName     = "consumequeue"
+	checkpointName = "checkpoint"
+	tempSuffix     = ".tmp"
+)
+
+var errLocked = errors.New("locked")
+
+// identity is the content of the FORMAT file.
+type identity struct {
+	Format  int    `json:"format"`
+	Cluster string `json:"cluster"`
+	Broker  string `json:"broker"`
+	ID      int64  `json:"id"`
+}
+
+func (i identity) String() string {
+	return fmt.Sprintf("broker %q with id %d of cluster %q", i.Broker, i.ID, i.Cluster)
+}
+
+// claimDir makes or verifies the data folder of cfg and takes its lock. It
+// changes nothing in a folder that it refuses. Closing the returned file gives
+// the lock back.
+func claimDir(cfg Config, sync syncer) (*os.File, error) {
+	if err := os.MkdirAll(cfg.Dir, 0o750); err != nil {
+		return nil, fmt.Errorf("store: make folder %s: %w", cfg.Dir, err)
+	}
+	// The folder is looked at before the lock file is made in it, and again
+	// under the lock, when its maker has finished.
+	if _, err := readIdentity(cfg.Dir); err != nil {
+		return nil, err
+	}
+	lock, err := lockFile(filepath.Join(cfg.Dir, lockName))
+	if errors.Is(err, errLocked) {
+		return nil, fmt.Errorf("store: folder %s is in use by another open store; close that one or choose another folder: %w", cfg.Dir, ErrInUse)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: lock folder %s: %w", cfg.Dir, err)
+	}
+	if err := cfg.identify(sync); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
+}
+
+// identify compares the identity in the folder with the configured one, or
+// writes it when the folder is new.
+func (c Config) identify(sync syncer) error {
+	mine := identity{Format: currentFormat, Cluster: c.Cluster, Broker: c.Broker, ID: c.ID}
+	theirs, err := readIdentity(c.Dir)
+	if err != nil {
+		return err
+	}
+	if theirs == nil {
+		text, err := json.Marshal(mine)
+		if err != nil {
+			return fmt.Errorf("store: encode %s: %w", formatName, err)
+		}
+		if err := replaceFile(filepath.Join(c.Dir, formatName), append(text, '\n'), sync); err != nil {
+			return fmt.Errorf("store: write %s: %w", formatName, err)
+		}
+		// The folder's own entry in its parent.
+		if err := sync.dir(filepath.Dir(filepath.Clean(c.Dir))); err != nil {
+			return fmt.Errorf("store: sync parent of %s: %w", c.Dir, err)
+		}
+		return nil
+	}
+	theirs.Format = currentFormat
+	if *theirs != mine {
+		return fmt.Errorf("store: folder %s belongs to %v, not to %v; give each broker a folder of its own: %w", c.Dir, *theirs, mine, ErrForeign)
+	}
+	return nil
+}
+
+// readIdentity reads the FORMAT file. It returns nil for a folder that is new:
+// empty but for what a start that was cut short, or the broker, left there.
+func readIdentity(dir string) (*identity, error) {
+	text, err := os.ReadFile(filepath.Join(dir, formatName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, checkNew(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: read %s: %w", formatName, err)
+	}
+	var id identity
+	if err := json.Unmarshal(text, &id); err != nil || id.Format < 1 {
+		return nil, fmt.Errorf("store: folder %s holds a file %s that is not a store's; choose an empty folder or restore that file: %w", dir, formatName, ErrNotAStore)
+	}
+	if id.Format > currentFormat {
+		return nil, fmt.Errorf("store: folder %s has format %d, this build reads %d; upgrade pocketmq: %w", dir, id.Format, currentFormat, ErrNewerFormat)
+	}
+	return &id, nil
+}
+
+func checkNew(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("store: read folder %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		switch e.Name() {
+		case lockName, configName, formatName + tempSuffix:
+		default:
+			return fmt.Errorf("store: folder %s is not empty and has no %s file (it holds %q), so it is not a store's; choose an empty folder: %w", dir, formatName, e.Name(), ErrNotAStore)
+		}
+	}
+	return nil
+}
+
+// replaceFile writes a file whole or not at all: under another name first, then
+// renamed.
+func replaceFile(path string, data []byte, sync syncer) error {
+	temp := path + tempSuffix
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = sync.file(f)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return err
+	}
+	return sync.dir(filepath.Dir(path))
+}

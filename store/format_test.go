@@ -1,0 +1,86 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestFolderIsLockedWhileOpen(t *testing.T) { // H14
+	cfg := testConfig(t)
+	s := mustOpen(t, cfg)
+	_, err := Open(cfg)
+	require.ErrorIs(t, err, ErrInUse)
+	assert.Contains(t, err.Error(), cfg.Dir)
+	put(t, s, "T", 0, "still works")
+	mustClose(t, s)
+	mustKill(t, mustOpen(t, cfg))
+	mustOpen(t, cfg)
+}
+
+func TestFolderOfAnotherBrokerIsRefused(t *testing.T) {
+	cfg := testConfig(t)
+	mustClose(t, mustOpen(t, cfg))
+	for _, change := range []func(*Config){
+		func(c *Config) { c.Cluster = "other" },
+		func(c *Config) { c.Broker = "broker-b" },
+		func(c *Config) { c.ID = 1 },
+	} {
+		other := cfg
+		change(&other)
+		_, err := Open(other)
+		require.ErrorIs(t, err, ErrForeign)
+		assert.Contains(t, err.Error(), cfg.Dir)
+		assert.Contains(t, err.Error(), `"broker-a"`)
+	}
+	mustOpen(t, cfg)
+}
+
+func TestNewerFormatIsRefused(t *testing.T) {
+	cfg := testConfig(t)
+	require.NoError(t, os.WriteFile(filepath.Join(cfg.Dir, formatName), []byte(`{"format":2,"cluster":"c","broker":"broker-a","id":0}`), 0o640))
+	_, err := Open(cfg)
+	require.ErrorIs(t, err, ErrNewerFormat)
+	assert.Contains(t, err.Error(), "folder "+cfg.Dir+" has format 2, this build reads 1; upgrade pocketmq")
+}
+
+func TestFolderThatIsNotAStoreIsRefusedAndLeftAlone(t *testing.T) {
+	for name, content := range map[string]string{"letter.txt": "dear all", formatName: "not json", commitLogName: "x"} {
+		cfg := testConfig(t)
+		require.NoError(t, os.WriteFile(filepath.Join(cfg.Dir, name), []byte(content), 0o640))
+		_, err := Open(cfg)
+		require.ErrorIs(t, err, ErrNotAStore, name)
+		assert.Contains(t, err.Error(), cfg.Dir)
+		entries, err := os.ReadDir(cfg.Dir)
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
+		kept, err := os.ReadFile(filepath.Join(cfg.Dir, name))
+		require.NoError(t, err)
+		assert.Equal(t, content, string(kept))
+	}
+}
+
+func TestNewFolderMayHoldWhatABrokerOrACrashLeft(t *testing.T) {
+	cfg := testConfig(t)
+	require.NoError(t, os.Mkdir(filepath.Join(cfg.Dir, configName), 0o750))
+	require.NoError(t, os.WriteFile(filepath.Join(cfg.Dir, formatName+tempSuffix), []byte(`{"fo`), 0o640))
+	require.NoError(t, os.WriteFile(filepath.Join(cfg.Dir, lockName), nil, 0o640))
+	mustOpen(t, cfg)
+}
+
+func TestFolderIsMadeWithItsParents(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Dir = filepath.Join(cfg.Dir, "a", "b")
+	put(t, mustOpen(t, cfg), "T", 0, "x")
+}
+
+func TestConfigViolationsAreListedAtOnce(t *testing.T) {
+	_, err := Open(Config{FileSize: 100, ID: -1, FlushInterval: -1})
+	require.Error(t, err)
+	for _, part := range []string{"Config.Dir", "Config.Broker", "Config.ID", "Config.FileSize is 100", "Config.FlushInterval"} {
+		assert.Contains(t, err.Error(), part)
+	}
+}

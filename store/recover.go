@@ -1,0 +1,454 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Recovery brings the log into a state from which it can be written again, or
+// finds that it must not be.
+//
+// "Synced" is a prefix of the log, and what belongs to it is proven: by the
+// checkpoint, and by every valid entry or file header, each of which says how
+// far the log had been synced when it was written. The mere existence of a
+// later file proves nothing. When an entry at position p is bad, then
+//
+//   - with proof that p had been synced, it is damage: the store opens
+//     read-only below p and somebody has to decide;
+//   - without, it is torn: a crash came before the end of a write that nobody
+//     was promised to survive it. The log is cut there.
+//
+// The proof may lie behind the bad entry, so the rest of the log is searched
+// for valid entries at any byte first.
+
+// foundFile is a file of the log as it lies on disk.
+type foundFile struct {
+	*logFile
+	size     int64
+	headSize int   // bytes of the header entry; 0 when it is not valid
+	proves   int64 // synced position that the header proves
+}
+
+func (f *foundFile) valid() bool { return f.headSize > 0 }
+
+// recovery is one run over the files of a log.
+type recovery struct {
+	files  []foundFile
+	first  int64 // position at which the log must begin
+	synced int64 // proven so far
+
+	scanned int // files from here on have been scanned
+	end     int64
+	cut     int
+
+	bad *badEntry // where the log stops being good; nil when it is to its end
+}
+
+// badEntry is the first thing that is wrong.
+type badEntry struct {
+	file     int   // index; len(files) when the log just ends
+	offset   int64 // byte offset in the file
+	position int64
+	reason   string
+}
+
+// recover opens the log, loads the checkpoint's queues if they fit, and replays.
+func (s *Store) recover(cp *checkpoint) error {
+	r := recovery{first: 1}
+	if cp != nil {
+		r.first, r.synced = max(1, cp.min), cp.synced
+	}
+	if err := s.log.recover(&r); err != nil {
+		return err
+	}
+	if b := r.bad; b != nil && r.damaged() {
+		s.setDamage(r.path(&s.log, b), b.position, b.reason)
+	} else if b != nil {
+		s.cut = r.cut
+		s.cfg.Logger.Warn("store: cut a torn end off the commit log", "dir", s.cfg.Dir, "file", r.path(&s.log, b),
+			"position", b.position, "byte", b.offset, "reason", b.reason, "records", r.cut)
+	}
+	if err := s.loadQueues(cp); err != nil {
+		return err
+	}
+	if s.damage == nil && s.log.active == nil {
+		return s.log.roll(nowMillis())
+	}
+	return nil
+}
+
+func (s *Store) setDamage(path string, position int64, reason string) {
+	s.damage = fmt.Errorf("store: %w: commit log file %s is damaged at position %d: %s; records below it can be read; restore the file from a copy or salvage what is behind it",
+		ErrReadOnly, path, position, reason)
+	s.cfg.Logger.Error("store: opened read-only", "dir", s.cfg.Dir, "err", s.damage)
+}
+
+// loadQueues takes the queues from the checkpoint and replays the rest of the
+// log; or, when the checkpoint does not fit the log or its files, all of it.
+func (s *Store) loadQueues(cp *checkpoint) error {
+	first, end := s.log.min(), s.log.written.Load()
+	if cp != nil && cp.position >= first-1 && cp.position > 0 && cp.position <= end {
+		ok, err := s.extents.load(cp.extents, cp.next)
+		if err != nil {
+			return fmt.Errorf("load consume queues: %w", err)
+		}
+		if ok {
+			list := make([]*queue, len(cp.queues))
+			for i, st := range cp.queues {
+				list[i] = st.restore(uint32(i))
+			}
+			s.queues.replace(list)
+			s.dispatched.Store(cp.position)
+			s.checkpointed.Store(cp.position)
+			err := s.replay(cp.position)
+			if err == nil || !errors.Is(err, ErrDamaged) {
+				return err
+			}
+			s.cfg.Logger.Warn("store: the checkpoint contradicts the commit log; consume queues are rebuilt", "dir", s.cfg.Dir, "err", err)
+		}
+	}
+	if err := s.extents.reset(); err != nil {
+		return fmt.Errorf("reset consume queues: %w", err)
+	}
+	s.queues.replace(nil)
+	s.dispatched.Store(first - 1)
+	s.checkpointed.Store(0)
+	err := s.replay(first - 1)
+	if !errors.Is(err, ErrDamaged) {
+		return err
+	}
+	// What could be replayed is consistent and can be read.
+	at := s.dispatched.Load() + 1
+	i := s.log.search(*s.log.files.Load(), at)
+	path := s.log.dir
+	if i >= 0 {
+		path = (*s.log.files.Load())[i].path
+	}
+	if s.damage == nil {
+		s.setDamage(path, at, err.Error())
+	}
+	s.log.written.Store(at - 1)
+	s.log.synced.Store(min(s.log.synced.Load(), at-1))
+	return nil
+}
+
+// recover finds the good part of the log, cuts off what is torn, and opens the
+// last file for writing. With damage nothing on disk is changed.
+func (c *commitLog) recover(r *recovery) error {
+	if err := c.find(r); err != nil {
+		return err
+	}
+	if err := r.examine(); err != nil {
+		return err
+	}
+	keep := len(r.files)
+	if b := r.bad; b != nil {
+		keep = b.file
+		if b.file < len(r.files) && r.files[b.file].valid() && b.offset > 0 {
+			keep++ // its beginning
+		}
+	}
+	files := make([]*logFile, 0, keep+1)
+	for _, f := range r.files[:keep] {
+		f.logFile.size.Store(f.size)
+		f.durable = true
+		files = append(files, f.logFile)
+	}
+	if b := r.bad; b != nil && b.file < keep {
+		files[b.file].size.Store(b.offset)
+	}
+	c.files.Store(&files)
+	c.written.Store(r.end)
+	synced := min(r.synced, r.end)
+	if c.throwaway {
+		synced = r.end
+	}
+	c.publishSynced(synced)
+	if r.bad != nil && r.damaged() {
+		return nil
+	}
+	if r.bad != nil {
+		if err := c.cutTorn(r, keep); err != nil {
+			return err
+		}
+	}
+	if !c.throwaway {
+		if err := c.settle(r, files); err != nil {
+			return err
+		}
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	last := files[len(files)-1]
+	if err := last.tidy(); err != nil {
+		return err
+	}
+	if err := last.open(r.end - last.base + 1); err != nil {
+		return err
+	}
+	c.active = last
+	return nil
+}
+
+// find lists the files of the log and reads their headers.
+func (c *commitLog) find(r *recovery) error {
+	err := os.Mkdir(c.dir, 0o750)
+	if err == nil {
+		err = c.disk.dir(filepath.Dir(c.dir))
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		base, ok := parseFileName(e.Name())
+		if !ok {
+			continue
+		}
+		f := foundFile{logFile: newLogFile(c.dir, fileHeader{base: base})}
+		info, err := os.Stat(f.path)
+		if err == nil {
+			f.size = info.Size()
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		head, err := readStart(f.path, min(f.size, headerSize+entryOverhead))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		h, n, proves, ok := parseHeader(head, base)
+		if ok {
+			if h.format > currentFormat {
+				return fmt.Errorf("commit log file %s has format %d, this build reads %d; upgrade pocketmq: %w", f.path, h.format, currentFormat, ErrNewerFormat)
+			}
+			f.header, f.headSize, f.proves = h, n, proves
+			r.synced = max(r.synced, proves)
+		}
+		r.files = append(r.files, f)
+	}
+	slices.SortFunc(r.files, func(a, b foundFile) int { return int(min(1, max(-1, a.base-b.base))) })
+	return c.dropPrepared()
+}
+
+// examine finds the end of the good part.
+func (r *recovery) examine() error {
+	if len(r.files) == 0 {
+		r.end = r.first - 1
+		if r.synced > r.end {
+			r.bad = &badEntry{position: r.first, reason: fmt.Sprintf("the log is empty, but it was synced up to position %d", r.synced)}
+		}
+		return nil
+	}
+	if base := r.files[0].base; base > r.first {
+		r.end = r.first - 1
+		r.bad = &badEntry{position: r.first, reason: fmt.Sprintf("the file is missing; the first one begins at position %d", base)}
+		return r.weigh(nil)
+	}
+	r.scanned = r.unproven()
+	end := r.files[r.scanned].base - 1
+	for i := r.scanned; i < len(r.files); i++ {
+		f := &r.files[i]
+		if f.base != end+1 || i > 0 && f.header.epoch < r.files[i-1].header.epoch && f.valid() {
+			r.end = end
+			r.bad = &badEntry{file: i, position: end + 1, reason: fmt.Sprintf("the next file begins at position %d with epoch %d", f.base, f.header.epoch)}
+			return r.weigh(nil)
+		}
+		if !f.valid() {
+			r.end = end
+			r.bad = &badEntry{file: i, position: f.base, reason: "the file has no valid header"}
+			return r.weigh(nil)
+		}
+		data, err := readStart(f.path, f.size)
+		if err != nil {
+			return err
+		}
+		off := f.headSize
+		for off < len(data) {
+			entry, n, ok := cutEntry(data[off:])
+			if !ok {
+				break
+			}
+			rec, distance, ok := openEntry(entry, end+1)
+			if !ok || isHeader(rec) {
+				break
+			}
+			end++
+			r.synced = max(r.synced, end-distance)
+			if (end-f.base)%indexStep == 0 {
+				f.offsets = append(f.offsets, int64(off))
+			}
+			off += n
+		}
+		if off < len(data) {
+			r.end = end
+			r.bad = &badEntry{file: i, offset: int64(off), position: end + 1, reason: fmt.Sprintf("the entry at byte %d is not valid", off)}
+			return r.weigh(data[off:])
+		}
+	}
+	r.end = end
+	if r.synced > end {
+		r.bad = &badEntry{file: len(r.files), position: end + 1, reason: fmt.Sprintf("the log ends here, but it was synced up to position %d", r.synced)}
+	}
+	return nil
+}
+
+// unproven is the first file that has to be read to know that it is good: the
+// first that is not wholly proven to be synced, or does not fit to the next.
+func (r *recovery) unproven() int {
+	for i := range r.files {
+		f := &r.files[i]
+		if i+1 == len(r.files) || !f.valid() {
+			return i
+		}
+		next := &r.files[i+1]
+		if !next.valid() || next.base-1 > r.synced ||
+			next.header.bytes != f.header.bytes+f.size || next.header.epoch < f.header.epoch {
+			return i
+		}
+	}
+	return 0
+}
+
+// weigh looks behind the bad entry for proof that it had been synced, and
+// counts what would be lost by cutting. rest is the bad entry and the bytes
+// behind it in its file, if there are any.
+func (r *recovery) weigh(rest []byte) error {
+	b := r.bad
+	later := r.files[b.file:]
+	remaining := int64(len(rest))
+	if len(rest) > 0 {
+		later = later[1:]
+	}
+	for _, f := range later {
+		remaining += f.size
+	}
+	if remaining == 0 {
+		return nil
+	}
+	visit := func(h hit) bool {
+		r.cut++
+		r.synced = max(r.synced, h.synced())
+		return true
+	}
+	if len(rest) > 0 {
+		r.cut++
+		searchEntries(rest, 1, b.position, remaining, visit)
+	}
+	for _, f := range later {
+		data, err := readStart(f.path, f.size)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		searchEntries(data, f.headSize, b.position-1, remaining, visit)
+	}
+	r.cut = max(r.cut, 1)
+	return nil
+}
+
+// damaged reports whether the bad entry is proven to have been synced.
+func (r *recovery) damaged() bool { return r.synced >= r.bad.position }
+
+// path names the file of a bad entry.
+func (r *recovery) path(c *commitLog, b *badEntry) string {
+	if b.file < len(r.files) && r.files[b.file].base <= b.position {
+		return r.files[b.file].path
+	}
+	if b.file > 0 {
+		return r.files[b.file-1].path
+	}
+	return filepath.Join(c.dir, fileName(b.position))
+}
+
+// cutTorn removes what is behind the good part: whole files from the newest on,
+// so that the log is a chain at any moment, then the rest of the last one kept.
+func (c *commitLog) cutTorn(r *recovery, keep int) error {
+	for i := len(r.files) - 1; i >= keep; i-- {
+		if err := errors.Join(os.RemoveAll(r.files[i].dir), c.disk.dir(c.dir)); err != nil {
+			return err
+		}
+	}
+	if b := r.bad; b.file < keep {
+		f, err := os.OpenFile(r.files[b.file].path, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		err = f.Truncate(b.offset)
+		if err == nil {
+			err = c.disk.file(f)
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle makes the part of the log that is not proven to be synced durable. It
+// writes it again first: if an fsync failed before, the kernel may hold pages
+// that are not on disk and that it takes for clean, and only a write makes it
+// take them up again.
+func (c *commitLog) settle(r *recovery, files []*logFile) error {
+	from := c.synced.Load() + 1
+	if from > r.end {
+		return nil
+	}
+	for i := c.search(files, from); i < len(files); i++ {
+		f := files[i]
+		off := int64(0)
+		if step := f.step(max(from, f.base)); step < int64(len(f.offsets)) && from > f.base {
+			off = f.offsets[step]
+		}
+		if err := c.rewrite(f, off); err != nil {
+			return err
+		}
+		if err := errors.Join(c.disk.dir(f.dir), c.disk.dir(c.dir)); err != nil {
+			return err
+		}
+	}
+	c.publishSynced(r.end)
+	return nil
+}
+
+func (c *commitLog) rewrite(f *logFile, off int64) error {
+	file, err := os.OpenFile(f.path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	data := make([]byte, f.size.Load()-off)
+	if _, err = file.ReadAt(data, off); err == nil {
+		_, err = file.WriteAt(data, off)
+	}
+	if err == nil {
+		err = c.disk.file(file)
+	}
+	return errors.Join(err, file.Close())
+}
+
+// tidy removes what a crash may have left beside the segment, and refuses
+// anything else: the wal would take it for a part of the log.
+func (f *logFile) tidy() error {
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		switch e.Name() {
+		case segmentName:
+		case "copy" + tempSuffix:
+			if err := os.Remove(filepath.Join(f.dir, e.Name())); err != nil {
+				return err
+			}
+		default:
+			return damagef(filepath.Join(f.dir, e.Name()), f.base, "the file does not belong there; remove it")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,269 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+)
+
+// Store is an open data folder: one commit log and the consume queues derived
+// from it. It is made by [Open] and ended by Close, Kill or Discard. All
+// methods are safe for concurrent use.
+//
+// Invariants: synced <= written; dispatched <= written, and equal between
+// appends; each queue holds dense offsets, and each of its units points at the
+// record that says the same.
+//
+// Locks, in the order in which they are taken: Store.mu, queueTable.mu;
+// queue.mu, extents.mu; logFile.indexMu, handles.mu. flusher.mu is taken alone.
+// Nobody waits for a channel, a timer or user code under any of them.
+type Store struct {
+	cfg     Config
+	lock    io.Closer // of the folder; nil once given back
+	log     commitLog
+	queues  queueTable
+	extents extents
+	cut     int
+
+	// live is false while Open replays: nobody is told then.
+	live bool
+	// dispatched is the position up to which records are in their queues.
+	dispatched atomic.Int64
+	// fenced is why nothing can be written any more since an I/O error.
+	fenced atomic.Pointer[error]
+	// damage is why the store was opened read-only.
+	damage error
+	// stale means that a queue was found damaged: the next checkpoint makes
+	// the next open rebuild them all.
+	stale atomic.Bool
+
+	mu struct {
+		sync.Mutex
+		refuse    error         // why appends are refused; nil while they are not
+		writing   bool          // a leader is at work, or has been given its turn
+		pending   []*group      // in the order in which they will be led; the last may be joined
+		crowd     int           // callers of the last group
+		next      int64         // next position to give out
+		storeTime int64         // last given out, milliseconds
+		idle      chan struct{} // closed by the last leader when set
+	}
+	solo       group          // of a leader without followers; owned by the leader
+	background sync.WaitGroup // leaders in place of openers that left
+
+	flusher      flusher
+	checkpointed atomic.Int64 // position of the last checkpoint
+
+	closed atomic.Bool // set when closing has begun
+
+	// Pools of this store: a pool of the package would tie stores in different
+	// synctest bubbles together.
+	batches, turns, timers sync.Pool
+	chosen                 unitPool
+
+	closeDone chan struct{} // closed when the store is closed
+	closeErr  error         // result of closing; set before closeDone is closed
+}
+
+// Open opens the data folder of cfg, makes it if it is new, repairs what a
+// crash left behind and rebuilds what is missing of the consume queues.
+//
+// A torn end of the log, that is records of which nothing proves that they had
+// been synced, is cut off; see [Store.Cut]. Damage in what had been synced opens
+// the store read-only; see [Store.Err].
+//
+// Errors: [ErrInUse], [ErrForeign], [ErrNewerFormat], [ErrNotAStore]; every
+// violation of cfg at once; errors of the file system.
+func Open(cfg Config) (*Store, error) {
+	return open(cfg, durable())
+}
+
+// open is Open with another way to make things durable.
+func open(cfg Config, disk syncer) (_ *Store, err error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Throwaway {
+		disk = volatile()
+	}
+	lock, err := claimDir(cfg, disk)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{cfg: cfg, lock: lock, closeDone: make(chan struct{})}
+	s.log.dir = filepath.Join(cfg.Dir, commitLogName)
+	s.log.fileSize, s.log.throwaway, s.log.disk = cfg.FileSize, cfg.Throwaway, disk
+	s.extents.dir = filepath.Join(cfg.Dir, queuesName)
+	s.extents.disk, s.extents.handles = disk, &s.log.handles
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.log.closeFiles((*logFile).close), s.extents.close(), lock.Close())
+		}
+	}()
+	cp, err := loadCheckpoint(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.recover(cp); err != nil {
+		return nil, fmt.Errorf("store: open %s: %w", cfg.Dir, err)
+	}
+	s.startAppends()
+	s.flusher.wake = make(chan struct{}, 1)
+	s.flusher.stop = make(chan struct{})
+	s.flusher.done = make(chan struct{})
+	go s.runFlusher()
+	return s, nil
+}
+
+// startAppends continues the log and the queues where they end.
+func (s *Store) startAppends() {
+	for _, q := range s.queues.all() {
+		q.next = q.bounds().Max
+	}
+	s.mu.next = s.log.written.Load() + 1
+	s.mu.refuse = s.damage
+	s.live = true
+}
+
+// Positions are the marks of the log. Positions count records from 1.
+type Positions struct {
+	Min        int64 // first stored; 1 while the log is empty
+	Written    int64 // last written; Min - 1 while the log is empty
+	Synced     int64 // last known to be durable; equals Written in a throwaway store
+	Dispatched int64 // last that can be read through its queue
+}
+
+// Positions returns the marks of the log. Safe for concurrent use; the marks
+// are read one after the other and only grow.
+func (s *Store) Positions() Positions {
+	p := Positions{Min: s.log.min(), Dispatched: s.dispatched.Load(), Synced: s.log.synced.Load()}
+	p.Written = s.log.written.Load()
+	return p
+}
+
+// Cut is the number of records that were cut off the end of the log when the
+// store was opened: at least 1 when anything was cut.
+func (s *Store) Cut() int { return s.cut }
+
+// Err tells why the store cannot be written: an error that is [ErrFenced] or
+// [ErrReadOnly]. It is nil while it can be.
+func (s *Store) Err() error {
+	if err := s.fenced.Load(); err != nil {
+		return *err
+	}
+	return s.damage
+}
+
+// fence stops all writing because of an I/O error and returns the error to give
+// to those who wait. The first cause stays.
+func (s *Store) fence(cause error) error {
+	err := fmt.Errorf("store: %s: %w: %w", s.cfg.Dir, ErrFenced, cause)
+	if !s.fenced.CompareAndSwap(nil, &err) {
+		return *s.fenced.Load()
+	}
+	s.mu.Lock()
+	if s.mu.refuse == nil {
+		s.mu.refuse = err
+	}
+	s.mu.Unlock()
+	s.cfg.Logger.Error("store: fenced; appends fail until it is opened anew", "dir", s.cfg.Dir, "err", cause)
+	s.wakeFlusher()
+	return err
+}
+
+// Close ends the store: appends under way finish, everything is synced, a
+// checkpoint is written, and all handles and the lock are given back. It
+// returns what went wrong; the store is closed all the same. Calls after the
+// first wait for it and return the same.
+func (s *Store) Close() error {
+	return s.end(func() error {
+		s.endAppends(true)
+		var errs []error
+		if s.damage == nil && !s.flusher.broken {
+			errs = append(errs, s.writeCheckpoint(s.fenced.Load() == nil))
+		}
+		how := (*logFile).close
+		if s.cfg.Throwaway {
+			how = (*logFile).closeUnsynced
+		}
+		if s.damage == nil {
+			errs = append(errs, s.log.dropPrepared())
+		}
+		closed := s.log.closeFiles(how)
+		if s.fenced.Load() != nil {
+			closed = nil // known to be broken
+		}
+		return errors.Join(append(errs, closed, s.extents.close())...)
+	})
+}
+
+// Kill ends the store as a crash of the process would: nothing is synced on
+// purpose, no checkpoint is written, nothing is tidied up. Handles and the lock
+// are given back, appends under way may or may not be stored. What the kernel
+// holds of the files is not lost.
+func (s *Store) Kill() error {
+	return s.end(func() error {
+		s.endAppends(false)
+		how := (*logFile).close // syncs, which nobody can tell from a crash
+		if s.cfg.Throwaway {
+			how = (*logFile).closeUnsynced
+		}
+		closed := s.log.closeFiles(how)
+		if s.fenced.Load() != nil {
+			closed = nil // known to be broken
+		}
+		return errors.Join(closed, s.extents.close())
+	})
+}
+
+// Discard ends a throwaway store and removes its folder with all that is in it.
+// For any other store it does nothing but return an error.
+func (s *Store) Discard() error {
+	if !s.cfg.Throwaway {
+		return fmt.Errorf("store: folder %s is not a throwaway one; close the store and remove the folder if you mean it", s.cfg.Dir)
+	}
+	return s.end(func() error {
+		s.endAppends(false)
+		err := errors.Join(s.log.closeFiles((*logFile).discard), s.extents.close(), s.lock.Close())
+		s.lock = nil // the folder could not be removed on Windows
+		return errors.Join(err, os.RemoveAll(s.cfg.Dir))
+	})
+}
+
+// end runs the first of several calls to end the store; the others wait for it.
+func (s *Store) end(how func() error) error {
+	if s.closed.Swap(true) {
+		<-s.closeDone
+		return s.closeErr
+	}
+	s.closeErr = how()
+	if s.lock != nil {
+		s.closeErr = errors.Join(s.closeErr, s.lock.Close())
+	}
+	close(s.closeDone)
+	return s.closeErr
+}
+
+// endAppends refuses further appends, waits for those under way and ends the
+// flusher, after one more sync if wanted.
+func (s *Store) endAppends(sync bool) {
+	s.mu.Lock()
+	s.mu.refuse = ErrClosed
+	var idle chan struct{}
+	if s.mu.writing {
+		idle = make(chan struct{})
+		s.mu.idle = idle
+	}
+	s.mu.Unlock()
+	if idle != nil {
+		<-idle
+	}
+	s.background.Wait()
+	s.flusher.last = sync
+	close(s.flusher.stop)
+	<-s.flusher.done
+}
