@@ -1,0 +1,219 @@
+package pocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pocketmq/pocketmq/internal/client"
+	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// AdminConfig configures an Admin. It is copied by NewAdmin.
+type AdminConfig struct {
+	NameServers []string
+	Transport   Transport
+	Timeout     time.Duration // of one call [5 s]
+	Logger      *slog.Logger  // nil = silent
+}
+
+// Admin looks after the topics of a cluster. Safe for concurrent use.
+// Java: DefaultMQAdminExt.
+type Admin struct {
+	cfg    AdminConfig
+	id     identity
+	log    *slog.Logger
+	life   life
+	client *client.Client
+}
+
+// NewAdmin checks cfg and starts nothing. An unusable config is
+// ErrInvalidConfig, with all violations listed.
+func NewAdmin(cfg AdminConfig) (*Admin, error) {
+	p := problems{what: "AdminConfig"}
+	checkNameServers(&p, cfg.NameServers)
+	if cfg.Transport == nil {
+		p.add("Transport is nil: use pocketmq.InMemory()")
+	}
+	positive(&p, "Timeout", &cfg.Timeout, 5*time.Second)
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	cfg.NameServers = append([]string(nil), cfg.NameServers...)
+	id := newIdentity("")
+	a := &Admin{cfg: cfg, id: id, log: loggerOf(cfg.Logger, "client", id.clientID)}
+	a.life.what = "admin"
+	return a, nil
+}
+
+// Start makes the Admin usable. It calls nobody.
+func (a *Admin) Start(ctx context.Context) error {
+	return a.life.start(ctx, func(context.Context) error {
+		def := DefaultTimings()
+		a.client = client.New(client.Config{
+			Node: a.id.clientID, NameServers: a.cfg.NameServers, Transport: a.cfg.Transport,
+			RouteRefresh: def.RouteRefresh, Heartbeat: def.ClientHeartbeat, Logger: a.log,
+		})
+		a.client.Start()
+		return nil
+	})
+}
+
+// Close ends the sessions.
+func (a *Admin) Close() error { return a.life.close(func() error { return a.client.Close() }) }
+
+// TopicConfig describes a topic for CreateTopic.
+type TopicConfig struct {
+	Name        string
+	ReadQueues  int      // per broker [8]
+	WriteQueues int      // per broker [as ReadQueues]
+	Perm        Perm     // [PermRead | PermWrite]
+	Brokers     []string // broker groups; nil = every master
+}
+
+// TopicRoute tells where a topic lies.
+type TopicRoute struct {
+	Queues  []QueueData  // sorted by broker name
+	Brokers []BrokerData // sorted by broker name
+}
+
+// QueueData is a topic's share on one broker group.
+type QueueData struct {
+	BrokerName              string
+	ReadQueues, WriteQueues int
+	Perm                    Perm
+}
+
+// BrokerData is a broker group and the addresses of its members by id.
+type BrokerData struct {
+	Cluster, BrokerName string
+	Addrs               map[int64]string
+}
+
+// CreateTopic creates the topic, or changes it, on every master or on the
+// groups named in t.Brokers. It is routable when CreateTopic returns: fewer
+// read queues than before make the messages of the others unreadable until
+// they are raised again.
+//
+// Errors: ErrIllegalName for a bad or reserved name, ErrInvalidConfig for bad
+// numbers or an unknown broker, ErrUnreachable; brokers that took the topic
+// before another failed keep it.
+func (a *Admin) CreateTopic(ctx context.Context, t TopicConfig) error {
+	if err := a.life.use(); err != nil {
+		return err
+	}
+	p := problems{what: "TopicConfig"}
+	p.check("Name", message.ValidateTopic(t.Name))
+	positive(&p, "ReadQueues", &t.ReadQueues, defaultTopicQueues)
+	positive(&p, "WriteQueues", &t.WriteQueues, t.ReadQueues)
+	if t.ReadQueues > maxQueues || t.WriteQueues > maxQueues {
+		p.add("%d read and %d write queues, at most %d are possible", t.ReadQueues, t.WriteQueues, maxQueues)
+	}
+	if t.Perm == 0 {
+		t.Perm = PermRead | PermWrite
+	}
+	if t.Perm&^(PermRead|PermWrite) != 0 {
+		p.add("Perm is %d, must be made of PermRead and PermWrite", t.Perm)
+	}
+	if err := p.err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	defer cancel()
+	brokers, err := a.masters(ctx, t.Brokers)
+	if err != nil {
+		return fmt.Errorf("create topic %s: %w", t.Name, err)
+	}
+	config := protocol.TopicConfig{Name: t.Name, ReadQueues: t.ReadQueues, WriteQueues: t.WriteQueues, Perm: t.Perm}
+	var errs []error
+	for _, b := range brokers {
+		conn, err := a.client.Broker(ctx, b.addr)
+		if err == nil {
+			_, err = conn.CreateTopic(ctx, &protocol.CreateTopicRequest{Config: config})
+			var answered *protocol.Error
+			if err != nil && !errors.As(err, &answered) {
+				a.client.Lost(b.addr, conn)
+			}
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("create topic %s on %s: %w", t.Name, b.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+type master struct{ name, addr string }
+
+// masters lists the masters of the groups named, or of all.
+func (a *Admin) masters(ctx context.Context, names []string) ([]master, error) {
+	brokers, err := a.client.ClusterInfo(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []master
+	var known []string
+	for _, b := range brokers {
+		addr, ok := b.Addrs[masterID]
+		if !ok {
+			continue
+		}
+		known = append(known, b.BrokerName)
+		if len(names) == 0 || slices.Contains(names, b.BrokerName) {
+			out = append(out, master{b.BrokerName, addr})
+		}
+	}
+	for _, n := range names {
+		if !slices.Contains(known, n) {
+			return nil, fmt.Errorf("%w: no master of broker group %q is registered, there are: %s", ErrInvalidConfig, n, strings.Join(known, ", "))
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no master is registered at the name servers: %w", ErrUnreachable)
+	}
+	return out, nil
+}
+
+// Topics lists all topics that the name servers know, sorted, RocketMQ's own
+// ones included.
+func (a *Admin) Topics(ctx context.Context) ([]string, error) {
+	if err := a.life.use(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	defer cancel()
+	return a.client.AllTopics(ctx)
+}
+
+// Route tells where a topic lies, asked anew; it is the caller's. A topic that
+// no name server knows is ErrNoRoute.
+func (a *Admin) Route(ctx context.Context, topic string) (*TopicRoute, error) {
+	if err := a.life.use(); err != nil {
+		return nil, err
+	}
+	if err := checkTopicName(topic); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	defer cancel()
+	r, _, err := a.client.Refresh(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	out := &TopicRoute{}
+	for _, q := range r.Queues {
+		out.Queues = append(out.Queues, QueueData{q.BrokerName, q.ReadQueues, q.WriteQueues, q.Perm})
+	}
+	for _, b := range r.Brokers {
+		addrs := make(map[int64]string, len(b.Addrs))
+		for id, addr := range b.Addrs {
+			addrs[id] = addr
+		}
+		out.Brokers = append(out.Brokers, BrokerData{b.Cluster, b.BrokerName, addrs})
+	}
+	return out, nil
+}

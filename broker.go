@@ -1,0 +1,530 @@
+package pocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pocketmq/pocketmq/internal/groups"
+	"github.com/pocketmq/pocketmq/internal/longpoll"
+	"github.com/pocketmq/pocketmq/internal/offsets"
+	"github.com/pocketmq/pocketmq/internal/topics"
+	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
+	"github.com/pocketmq/pocketmq/store"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// Defaults of BrokerConfig.
+const (
+	defaultTopicQueues    = 8
+	defaultMaxMessageSize = 4 << 20
+	defaultFileSize       = 4 << 20
+	minFileSize           = 4 << 10
+)
+
+// masterID is the broker id of a master.
+const masterID = 0
+
+// BrokerConfig configures a Broker. It is copied by NewBroker.
+type BrokerConfig struct {
+	Cluster     string // "" = "DefaultCluster"
+	Name        string // name of the broker group, required
+	Addr        string // host:port to listen on; "" = chosen by the Transport
+	Dir         string // data folder, required; made when missing
+	NameServers []string
+	Transport   Transport
+
+	Topics map[string]int // topic -> queues; made before the first registration; counts grow, never shrink
+	Flush  FlushMode
+
+	DisableAutoCreateTopic bool  // refuse sends to unknown topics (autoCreateTopicEnable)
+	DefaultTopicQueues     int   // most queues of an auto-created topic [8] (defaultTopicQueueNums)
+	MaxMessageSize         int   // bytes of a body as it arrives, of a batch in all [4 MiB] (maxMessageSize)
+	CommitLogFileSize      int64 // bytes; a soft limit of each commit-log file [4 MiB], at least 4 KiB (mappedFileSizeCommitLog)
+
+	Timings Timings
+	Logger  *slog.Logger // nil = silent
+	OnEvent func(Event)  // nil = none
+}
+
+// Broker stores messages and serves them. Safe for concurrent use.
+// Java: BrokerController.
+type Broker struct {
+	cfg       BrokerConfig
+	node      string // "broker-a/0"
+	throwaway bool   // nothing has to survive the cluster
+	wire      wiring
+	log       *slog.Logger
+	life      life
+
+	run atomic.Pointer[brokerRun] // nil before the first successful Start
+}
+
+// brokerRun is what lives from Start to Close. Its request methods are in
+// broker_send.go, broker_pull.go, broker_group.go and broker_topic.go.
+type brokerRun struct {
+	*Broker
+	addr       netip.AddrPort // store host
+	store      *store.Store
+	topics     *topics.Table
+	offsets    *offsets.Table
+	groups     *groups.Registry
+	waiters    *longpoll.Waiters
+	uniqKeys   *message.UniqKeys  // for messages that come without a unique key
+	creating   singleflight.Group // auto-creation, by topic
+	reg        *registrar
+	registered error // of the first registration: what can't be reached then is no reason not to serve
+	listener   protocol.Listener
+	events     *emitter
+
+	serving  atomic.Bool   // set once addr is known: before it, requests are refused
+	draining atomic.Bool   // Shutdown: sends are refused
+	sessions atomic.Uint64 // last session id
+	conns    atomic.Int64  // open sessions
+	inflight inflight
+	puts     rate
+	gets     rate
+
+	cancel context.CancelFunc
+	loops  sync.WaitGroup
+}
+
+// NewBroker checks cfg and starts nothing. An unusable config is
+// ErrInvalidConfig, with all violations listed; an illegal topic or broker
+// name is also ErrIllegalName.
+func NewBroker(cfg BrokerConfig) (*Broker, error) {
+	return newBroker(cfg, wiring{faults: &faults{}}, false)
+}
+
+func newBroker(cfg BrokerConfig, w wiring, throwaway bool) (*Broker, error) {
+	p := problems{what: "BrokerConfig"}
+	cfg = cfg.withDefaults(&p)
+	checkNameServers(&p, cfg.NameServers)
+	if cfg.Transport == nil {
+		p.add("Transport is nil: use pocketmq.InMemory()")
+	}
+	if cfg.Dir == "" {
+		p.add("Dir is empty: a broker needs a data folder")
+	}
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	b := &Broker{cfg: cfg, node: nodeName(cfg.Name, masterID), throwaway: throwaway, wire: w}
+	b.log = loggerOf(cfg.Logger, "node", b.node)
+	b.life.what = "broker " + cfg.Name
+	return b, nil
+}
+
+// withDefaults copies cfg, fills it in and reports what does not depend on
+// where the broker runs.
+func (cfg BrokerConfig) withDefaults(p *problems) BrokerConfig {
+	if cfg.Cluster == "" {
+		cfg.Cluster = defaultCluster
+	}
+	checkName(p, "Cluster", cfg.Cluster)
+	checkName(p, "Name", cfg.Name)
+	checkAddr(p, "Addr", cfg.Addr)
+	if cfg.Flush != AsyncFlush && cfg.Flush != SyncFlush {
+		p.add("Flush is %d: use AsyncFlush or SyncFlush", cfg.Flush)
+	}
+	positive(p, "DefaultTopicQueues", &cfg.DefaultTopicQueues, defaultTopicQueues)
+	positive(p, "MaxMessageSize", &cfg.MaxMessageSize, defaultMaxMessageSize)
+	positive(p, "CommitLogFileSize", &cfg.CommitLogFileSize, defaultFileSize)
+	if cfg.CommitLogFileSize > 0 && cfg.CommitLogFileSize < minFileSize {
+		p.add("CommitLogFileSize is %d bytes, at least %d are needed", cfg.CommitLogFileSize, minFileSize)
+	}
+	cfg.Topics = checkTopics(p, cfg.Topics)
+	cfg.NameServers = append([]string(nil), cfg.NameServers...)
+	cfg.Timings.validate(p)
+	cfg.Timings = cfg.Timings.withDefaults()
+	return cfg
+}
+
+// checkName wants a legal broker or cluster name: they become topics, and
+// parts of paths.
+func checkName(p *problems, field, name string) {
+	if name == "" {
+		p.add("%s is empty", field)
+		return
+	}
+	p.check(field, message.ValidateTopic(name))
+}
+
+func checkTopics(p *problems, in map[string]int) map[string]int {
+	out := make(map[string]int, len(in))
+	for _, name := range sortedKeys(in) {
+		p.check("Topics", message.ValidateTopic(name))
+		if in[name] <= 0 || in[name] > maxQueues {
+			p.add("Topics[%q] is %d queues, must be 1 to %d", name, in[name], maxQueues)
+		}
+		out[name] = in[name]
+	}
+	return out
+}
+
+// maxQueues bounds a topic's queues on one broker.
+const maxQueues = 65535
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+// nodeName names a broker at the transport and in events.
+func nodeName(group string, id int64) string { return fmt.Sprintf("%s/%d", group, id) }
+
+// Start opens the store, repairs what a crash left, listens, registers with
+// every name server, and returns when the broker serves. A name server that
+// can't be reached does not fail the start: the broker registers again every
+// Timings.BrokerRegister. ctx bounds the start only.
+//
+// Besides the errors of the Transport: a folder in use by another broker, of
+// another broker, of a newer format, or not ours is refused with an error that
+// names it and the remedy.
+func (b *Broker) Start(ctx context.Context) error { return b.life.start(ctx, b.open) }
+
+func (b *Broker) open(ctx context.Context) (err error) {
+	var u undo
+	defer func() {
+		if err != nil {
+			u.run()
+		}
+	}()
+	r := &brokerRun{Broker: b, groups: groups.New(), waiters: longpoll.New(), events: b.wire.events}
+	r.puts.start, r.gets.start = time.Now(), time.Now()
+
+	if r.store, err = store.Open(store.Config{
+		Dir: b.cfg.Dir, Cluster: b.cfg.Cluster, Broker: b.cfg.Name, ID: masterID,
+		FileSize: b.cfg.CommitLogFileSize, SyncFlush: b.cfg.Flush == SyncFlush,
+		FlushInterval: b.cfg.Timings.FlushInterval, FlushTimeout: b.cfg.Timings.FlushTimeout,
+		Throwaway: b.throwaway, Logger: b.log,
+		Arrived: r.waiters.Notify,
+		Fenced: func(err error) {
+			b.log.Error("store fenced", "err", err)
+			r.events.emit(b.node, func(e EventBase) Event { return StoreFenced{e, err} })
+		},
+	}); err != nil {
+		return err
+	}
+	u.add(func() { _ = r.store.Kill() }) // a start that failed leaves the folder as it found it
+
+	config := func(name string) string { return filepath.Join(b.cfg.Dir, "config", name) }
+	if r.topics, err = topics.Open(topics.Options{
+		File: config("topics.json"), NoSync: b.throwaway, Cluster: b.cfg.Cluster, Broker: b.cfg.Name,
+		AutoCreate: !b.cfg.DisableAutoCreateTopic, DefaultQueues: b.cfg.DefaultTopicQueues, Logger: b.log,
+	}); err != nil {
+		return err
+	}
+	var configured []protocol.TopicConfig
+	for _, name := range sortedKeys(b.cfg.Topics) {
+		n := b.cfg.Topics[name]
+		configured = append(configured, protocol.TopicConfig{Name: name, ReadQueues: n, WriteQueues: n, Perm: PermRead | PermWrite})
+	}
+	if _, err = r.topics.Ensure(time.Now(), configured...); err != nil {
+		return err
+	}
+	if r.offsets, err = offsets.Open(offsets.Options{File: config("consumerOffset.json"), NoSync: b.throwaway, Logger: b.log}); err != nil {
+		return err
+	}
+	if n := r.offsets.Clamp(r.store.MaxOffset); n > 0 {
+		b.log.Warn("committed offsets lay beyond their queues and were lowered", "offsets", n)
+	}
+	if !b.wire.shared {
+		r.events = newEmitter(b.cfg.OnEvent)
+		u.add(func() { _ = r.events.close() })
+	}
+
+	if r.listener, err = b.cfg.Transport.ListenBroker(ctx, protocol.Listen{Node: b.node, Addr: b.cfg.Addr}, r); err != nil {
+		return err
+	}
+	u.add(func() { _ = r.listener.Close() })
+	if r.addr, err = netip.ParseAddrPort(r.listener.Addr()); err != nil {
+		return fmt.Errorf("transport listens on %q: %w", r.listener.Addr(), err)
+	}
+	r.uniqKeys = message.NewUniqKeys(r.addr.Addr(), uint16(os.Getpid()), rand.Uint32())
+	r.serving.Store(true)
+
+	r.reg = newRegistrar(r)
+	u.add(r.reg.close)
+	r.registered = r.reg.register(ctx, registerTimeout)
+	if err = ctx.Err(); err != nil {
+		return err
+	}
+	loopCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r.cancel = cancel
+	r.loops.Go(func() { r.registerLoop(loopCtx) })
+	r.loops.Go(func() { r.persistLoop(loopCtx) })
+	r.loops.Go(func() { r.memberLoop(loopCtx) })
+	b.run.Store(r)
+	b.log.Info("broker serves", "addr", r.addr, "dir", b.cfg.Dir)
+	return nil
+}
+
+// Shutdown takes the broker out of the routes, waits for the requests in
+// flight until ctx ends, and closes.
+func (b *Broker) Shutdown(ctx context.Context) error {
+	if b.life.use() == nil {
+		r := b.run.Load()
+		r.reg.unregister(ctx)
+		r.draining.Store(true)
+		r.inflight.wait(ctx)
+	}
+	return b.Close()
+}
+
+// Close ends all sessions at once, flushes the store and returns when nothing
+// runs any more. Requests in flight fail with ErrUnknownOutcome at their
+// callers.
+func (b *Broker) Close() error { return b.stop((*store.Store).Close, true) }
+
+// kill leaves what a crash of the process leaves: nothing is flushed,
+// persisted or said, but what was written stays.
+func (b *Broker) kill() error { return b.stop((*store.Store).Kill, false) }
+
+// discard closes a broker whose data nobody wants.
+func (b *Broker) discard() error { return b.stop((*store.Store).Discard, false) }
+
+func (b *Broker) stop(closeStore func(*store.Store) error, persist bool) error {
+	return b.life.close(func() error {
+		r := b.run.Load()
+		r.cancel()
+		errs := []error{r.listener.Close()}
+		r.waiters.Close()
+		r.loops.Wait()
+		r.reg.close()
+		if persist {
+			errs = append(errs, r.offsets.Persist())
+		}
+		errs = append(errs, closeStore(r.store))
+		if !b.wire.shared {
+			errs = append(errs, r.events.close())
+		}
+		b.log.Info("broker closed")
+		return errors.Join(errs...)
+	})
+}
+
+// Name returns the name of the broker's group.
+func (b *Broker) Name() string { return b.cfg.Name }
+
+// ID returns the broker id within its group; 0 is a master.
+func (b *Broker) ID() int64 { return masterID }
+
+// Addr returns the address that clients dial, "" before Start.
+func (b *Broker) Addr() string {
+	if r := b.run.Load(); r != nil {
+		return r.addr.String()
+	}
+	return ""
+}
+
+// Dir returns the data folder. FORMAT, commitlog/ and config/ in it are the
+// truth; everything else is derived from them and may be deleted, or replaced
+// by older copies, while the broker is down.
+func (b *Broker) Dir() string { return b.cfg.Dir }
+
+// Check verifies the whole store: checksums, dense offsets, and that queues
+// and log say the same. It reads everything and may run beside traffic.
+func (b *Broker) Check(ctx context.Context) error {
+	if err := b.life.use(); err != nil {
+		return err
+	}
+	return b.run.Load().store.Check(ctx)
+}
+
+// Status returns a snapshot; before Start it says that the broker is not
+// started.
+func (b *Broker) Status() BrokerStatus {
+	r := b.run.Load()
+	if r == nil {
+		return BrokerStatus{Reason: ErrNotStarted.Error()}
+	}
+	pos := r.store.Positions()
+	now := time.Now()
+	st := BrokerStatus{
+		MinPosition: pos.Min, WrittenPosition: pos.Written, SyncedPosition: pos.Synced, DispatchedPosition: pos.Dispatched,
+		Cut: r.store.Cut(), HeldPulls: r.waiters.Held(), Connections: int(r.conns.Load()),
+		PutRate: r.puts.perSecond(now), GetRate: r.gets.perSecond(now),
+		Err: r.store.Err(),
+	}
+	switch err := b.life.use(); {
+	case err != nil:
+		st.Reason = err.Error()
+	case st.Err != nil:
+		st.Reason = st.Err.Error()
+	case r.draining.Load():
+		st.Reason = "shutting down"
+	default:
+		st.Writable = true
+	}
+	return st
+}
+
+// Group returns a snapshot of a consumer group as this broker sees it; false
+// when the broker has neither members nor offsets of it.
+func (b *Broker) Group(name string) (GroupStatus, bool) {
+	if b.life.use() != nil {
+		return GroupStatus{}, false
+	}
+	return b.run.Load().groupStatus(name)
+}
+
+// registerLoop registers every BrokerRegister. Java: BrokerController.start.
+func (r *brokerRun) registerLoop(ctx context.Context) {
+	every(ctx, r.cfg.Timings.BrokerRegister, func(time.Time) {
+		if err := r.reg.register(ctx, registerTimeout); err != nil && ctx.Err() == nil {
+			r.log.Warn("registration failed", "err", err)
+		}
+	})
+}
+
+// persistLoop persists consumer offsets every OffsetPersist.
+func (r *brokerRun) persistLoop(ctx context.Context) {
+	every(ctx, r.cfg.Timings.OffsetPersist, func(time.Time) {
+		if err := r.offsets.Persist(); err != nil {
+			r.log.Error("consumer offsets not persisted", "err", err)
+		}
+	})
+}
+
+// memberLoop drops clients that fell silent. Java: ClientHousekeepingService.
+func (r *brokerRun) memberLoop(ctx context.Context) {
+	every(ctx, r.cfg.Timings.ClientScan, func(now time.Time) {
+		r.membersChanged(r.groups.Expire(now, r.cfg.Timings.ClientExpire))
+	})
+}
+
+// every calls f at each multiple of d until ctx ends.
+func every(ctx context.Context, d time.Duration, f func(now time.Time)) {
+	t := time.NewTicker(d)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-t.C:
+			f(now)
+		}
+	}
+}
+
+// Connect opens a session; transports call it.
+func (r *brokerRun) Connect(s protocol.Session) protocol.BrokerConn {
+	r.conns.Add(1)
+	return &brokerSession{brokerRun: r, id: r.sessions.Add(1), peer: s}
+}
+
+// brokerSession is a connection of a client.
+type brokerSession struct {
+	*brokerRun
+	id   uint64
+	peer protocol.Session
+}
+
+// Close ends the session: its client leaves its groups at once.
+func (s *brokerSession) Close() error {
+	s.conns.Add(-1)
+	s.membersChanged(s.groups.ConnClosed(s.id))
+	return nil
+}
+
+// serveBroker is the one path of every request to a broker.
+func serveBroker[Q, R any](ctx context.Context, s *brokerSession, code Code, topic, group string, q *Q, serve func(*brokerSession, context.Context, *Q) (*R, error)) (*R, error) {
+	if !s.serving.Load() {
+		return nil, &protocol.Error{Code: protocol.SystemError, Remark: "the broker is starting, try again", Broker: s.cfg.Name}
+	}
+	s.inflight.enter()
+	defer s.inflight.leave()
+	var resp *R
+	var err error
+	if s.wire.faults.list.Load() == nil {
+		resp, err = serve(s, ctx, q)
+	} else {
+		resp, err = handled(ctx, s.wire.faults, request{code, s.node, s.peer.Node, topic, group}, q,
+			func(ctx context.Context, q *Q) (*R, error) { return serve(s, ctx, q) })
+	}
+	if err != nil {
+		return resp, answer(ctx, s.cfg.Name, err)
+	}
+	return resp, nil
+}
+
+// inflight counts requests being served.
+type inflight struct {
+	n    atomic.Int64
+	mu   sync.Mutex
+	idle chan struct{} // made by wait, closed by the request that ends last
+}
+
+func (f *inflight) enter() { f.n.Add(1) }
+
+func (f *inflight) leave() {
+	if f.n.Add(-1) != 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.idle != nil && f.n.Load() == 0 {
+		close(f.idle)
+		f.idle = nil
+	}
+}
+
+// wait returns when nothing is in flight, or when ctx ends.
+func (f *inflight) wait(ctx context.Context) {
+	f.mu.Lock()
+	if f.n.Load() == 0 {
+		f.mu.Unlock()
+		return
+	}
+	if f.idle == nil {
+		f.idle = make(chan struct{})
+	}
+	idle := f.idle
+	f.mu.Unlock()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+}
+
+// rate turns a count into messages a second between two readings.
+type rate struct {
+	count atomic.Int64
+
+	mu    sync.Mutex // guards the rest
+	start time.Time  // of the window
+	base  int64      // count at start
+	value float64    // of the last whole window
+	known bool
+}
+
+func (r *rate) perSecond(now time.Time) float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n, d := r.count.Load(), now.Sub(r.start)
+	if d < time.Second {
+		if r.known || d <= 0 {
+			return r.value
+		}
+		return float64(n-r.base) / d.Seconds()
+	}
+	r.value, r.known = float64(n-r.base)/d.Seconds(), true
+	r.start, r.base = now, n
+	return r.value
+}

@@ -1,0 +1,149 @@
+package pocketmq
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/pocketmq/pocketmq/internal/groups"
+	"github.com/pocketmq/pocketmq/internal/offsets"
+	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// Heartbeat registers a client's groups. Members learn of every change before
+// it is answered. Java: ClientManageProcessor.heartBeat.
+func (s *brokerSession) Heartbeat(ctx context.Context, q *protocol.HeartbeatRequest) (*protocol.HeartbeatResponse, error) {
+	return serveBroker(ctx, s, protocol.CodeHeartbeat, "", "", q, (*brokerSession).heartbeat)
+}
+
+func (s *brokerSession) heartbeat(_ context.Context, q *protocol.HeartbeatRequest) (*protocol.HeartbeatResponse, error) {
+	if q.ClientID == "" {
+		return nil, protocol.Errorf(protocol.InvalidParameter, "heartbeat without a client id")
+	}
+	for _, g := range q.Producers {
+		if err := message.ValidateGroup(g); err != nil {
+			return nil, badName(err)
+		}
+	}
+	for _, c := range q.Consumers {
+		if err := message.ValidateGroup(c.Group); err != nil {
+			return nil, badName(err)
+		}
+		for _, sub := range c.Subscriptions {
+			if err := message.ValidateTopic(sub.Topic); err != nil {
+				return nil, badName(err)
+			}
+		}
+	}
+	s.membersChanged(s.groups.Heartbeat(time.Now(), s.id, s.peer.Peer, s.peer.Remote, q))
+	return &protocol.HeartbeatResponse{}, nil
+}
+
+// UnregisterClient takes a client out of its groups.
+func (s *brokerSession) UnregisterClient(ctx context.Context, q *protocol.UnregisterClientRequest) (*protocol.UnregisterClientResponse, error) {
+	return serveBroker(ctx, s, protocol.CodeUnregisterClient, "", q.ConsumerGroup, q, func(s *brokerSession, _ context.Context, q *protocol.UnregisterClientRequest) (*protocol.UnregisterClientResponse, error) {
+		s.membersChanged(s.groups.Unregister(s.id, q))
+		return &protocol.UnregisterClientResponse{}, nil
+	})
+}
+
+// membersChanged tells the members and whoever listens for events.
+// Java: DefaultConsumerIdsChangeListener.
+func (r *brokerRun) membersChanged(changes []groups.Change) {
+	for _, c := range changes {
+		for _, id := range c.Joined {
+			r.events.emit(r.node, func(b EventBase) Event { return MemberJoined{b, c.Group, id} })
+		}
+		for _, id := range c.Left {
+			r.events.emit(r.node, func(b EventBase) Event { return MemberLeft{b, c.Group, id, c.Reason} })
+		}
+		for _, p := range c.Notify {
+			p.NotifyConsumerIDsChanged(&protocol.NotifyConsumerIDsChangedRequest{Group: c.Group})
+		}
+	}
+}
+
+// GetConsumerList answers the members of a group.
+func (s *brokerSession) GetConsumerList(ctx context.Context, q *protocol.GetConsumerListRequest) (*protocol.GetConsumerListResponse, error) {
+	return serveBroker(ctx, s, protocol.CodeGetConsumerList, "", q.Group, q, func(s *brokerSession, _ context.Context, q *protocol.GetConsumerListRequest) (*protocol.GetConsumerListResponse, error) {
+		ids := s.groups.Members(q.Group)
+		if len(ids) == 0 {
+			return nil, protocol.Errorf(protocol.SystemError, "no consumer for this group, %s", q.Group)
+		}
+		return &protocol.GetConsumerListResponse{ClientIDs: ids}, nil
+	})
+}
+
+// QueryConsumerOffset answers a committed offset. A group without one starts
+// at 0 of a queue that still holds its first message.
+// Java: ConsumerManageProcessor.queryConsumerOffset.
+func (s *brokerSession) QueryConsumerOffset(ctx context.Context, q *protocol.QueryConsumerOffsetRequest) (*protocol.QueryConsumerOffsetResponse, error) {
+	return serveBroker(ctx, s, protocol.CodeQueryConsumerOffset, q.Topic, q.Group, q, func(s *brokerSession, _ context.Context, q *protocol.QueryConsumerOffsetRequest) (*protocol.QueryConsumerOffsetResponse, error) {
+		if at, ok := s.offsets.Query(q.Group, q.Topic, q.QueueID); ok {
+			return &protocol.QueryConsumerOffsetResponse{Offset: at}, nil
+		}
+		if s.store.MinOffset(q.Topic, q.QueueID) == 0 && s.store.MaxOffset(q.Topic, q.QueueID) > 0 {
+			return &protocol.QueryConsumerOffsetResponse{Offset: 0}, nil
+		}
+		return nil, protocol.Errorf(protocol.QueryNotFound, "group %s has no offset of topic %s queue %d", q.Group, q.Topic, q.QueueID)
+	})
+}
+
+// UpdateConsumerOffset commits an offset.
+func (s *brokerSession) UpdateConsumerOffset(ctx context.Context, q *protocol.UpdateConsumerOffsetRequest) (*protocol.UpdateConsumerOffsetResponse, error) {
+	return serveBroker(ctx, s, protocol.CodeUpdateConsumerOffset, q.Topic, q.Group, q, func(s *brokerSession, _ context.Context, q *protocol.UpdateConsumerOffsetRequest) (*protocol.UpdateConsumerOffsetResponse, error) {
+		if err := s.checkGroup(q.Group); err != nil {
+			return nil, err
+		}
+		topic, ok := s.topics.Get(q.Topic)
+		switch {
+		case !ok:
+			return nil, unknownTopic(q.Topic)
+		case q.QueueID < 0 || q.QueueID >= topic.ReadQueues:
+			return nil, protocol.Errorf(protocol.InvalidParameter, "queue %d of topic %s does not exist on %s, it has queues 0 to %d", q.QueueID, q.Topic, s.cfg.Name, topic.ReadQueues-1)
+		case q.Offset < 0:
+			return nil, protocol.Errorf(protocol.InvalidParameter, "offset %d of topic %s queue %d is negative", q.Offset, q.Topic, q.QueueID)
+		}
+		s.offsets.Commit(q.Group, q.Topic, q.QueueID, q.Offset)
+		return &protocol.UpdateConsumerOffsetResponse{}, nil
+	})
+}
+
+// groupStatus is Broker.Group.
+func (r *brokerRun) groupStatus(name string) (GroupStatus, bool) {
+	g, live := r.groups.Snapshot(name)
+	committed := r.offsets.Group(name)
+	if !live && len(committed) == 0 {
+		return GroupStatus{}, false
+	}
+	st := GroupStatus{Name: name}
+	wanted := make(map[offsets.Key]bool)
+	for k := range committed {
+		wanted[k] = true
+	}
+	for _, m := range g.Members {
+		subs := make(map[string]string, len(m.Subscriptions))
+		for _, sub := range m.Subscriptions {
+			subs[sub.Topic] = sub.Expression
+			topic, _ := r.topics.Get(sub.Topic)
+			for q := range topic.ReadQueues {
+				wanted[offsets.Key{Topic: sub.Topic, Queue: q}] = true
+			}
+		}
+		st.Members = append(st.Members, MemberStatus{ClientID: m.ClientID, Addr: m.Remote.String(), Subscriptions: subs, LastHeartbeat: m.LastHeartbeat})
+	}
+	slices.SortFunc(st.Members, func(a, b MemberStatus) int { return cmp.Compare(a.ClientID, b.ClientID) })
+	for k := range wanted {
+		lag := QueueLag{Queue: MessageQueue{Topic: k.Topic, BrokerName: r.cfg.Name, QueueID: k.Queue}, Committed: -1, Max: r.store.MaxOffset(k.Topic, k.Queue)}
+		from := r.store.MinOffset(k.Topic, k.Queue)
+		if at, ok := committed[k]; ok {
+			lag.Committed, from = at, max(at, from)
+		}
+		lag.Lag = max(lag.Max-from, 0)
+		st.Queues = append(st.Queues, lag)
+	}
+	slices.SortFunc(st.Queues, func(a, b QueueLag) int { return a.Queue.Compare(b.Queue) })
+	return st, true
+}

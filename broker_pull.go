@@ -1,0 +1,172 @@
+package pocketmq
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pocketmq/pocketmq/filter"
+	"github.com/pocketmq/pocketmq/internal/longpoll"
+	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
+	"github.com/pocketmq/pocketmq/store"
+)
+
+// Most that one pull returns. Java: maxTransferCountOnMessageInMemory,
+// maxTransferBytesOnMessageInMemory.
+const (
+	maxPullMessages = 32
+	maxPullBytes    = 256 << 10
+)
+
+// PullMessage reads from a queue; a pull that finds nothing new may be held.
+// Java: PullMessageProcessor, PullRequestHoldService.
+func (s *brokerSession) PullMessage(ctx context.Context, q *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
+	return serveBroker(ctx, s, protocol.CodePullMessage, q.Topic, q.Group, q, (*brokerSession).pullMessage)
+}
+
+func (s *brokerSession) pullMessage(ctx context.Context, q *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
+	match, err := s.checkPull(q)
+	if err != nil {
+		return nil, err
+	}
+	if q.Commit {
+		s.offsets.Commit(q.Group, q.Topic, q.QueueID, q.CommitOffset)
+	}
+	resp, err := s.read(q, match)
+	if err != nil || resp.Code != protocol.PullNotFound || q.Suspend <= 0 {
+		return resp, err
+	}
+	deadline := time.Now().Add(q.Suspend)
+	for { // never an empty answer before the time is up
+		ready := func() bool { return s.store.MaxOffset(q.Topic, q.QueueID) > q.Offset }
+		out := s.waiters.Wait(ctx, q.Topic, q.QueueID, q.Offset, match, time.Until(deadline), ready)
+		if out == longpoll.Canceled {
+			return nil, ctx.Err()
+		}
+		resp, err = s.read(q, match)
+		if err != nil || resp.Code != protocol.PullNotFound || out != longpoll.Arrived {
+			return resp, err
+		}
+	}
+}
+
+// checkPull refuses what can't be read and returns the broker's test of a
+// message's tags code; nil takes everything.
+func (s *brokerSession) checkPull(q *protocol.PullMessageRequest) (func(int64) bool, error) {
+	topic, ok := s.topics.Get(q.Topic)
+	if !ok {
+		if err := message.ValidateTopic(q.Topic); err != nil {
+			return nil, badName(err)
+		}
+	}
+	if err := s.checkGroup(q.Group); err != nil {
+		return nil, err
+	}
+	switch {
+	case !ok:
+		return nil, unknownTopic(q.Topic)
+	case topic.Perm&PermRead == 0:
+		return nil, protocol.Errorf(protocol.NoPermission, "topic %s is not readable on %s", q.Topic, s.cfg.Name)
+	case q.QueueID < 0 || q.QueueID >= topic.ReadQueues:
+		return nil, protocol.Errorf(protocol.InvalidParameter, "queue %d of topic %s does not exist on %s, it has queues 0 to %d", q.QueueID, q.Topic, s.cfg.Name, topic.ReadQueues-1)
+	}
+	if q.HasExpression {
+		if q.ExpressionType != "" && q.ExpressionType != protocol.ExpressionTag {
+			return nil, protocol.Errorf(protocol.RequestCodeNotSupported, "%s filters are not supported", q.ExpressionType)
+		}
+		tags, err := filter.ParseTags(q.Expression)
+		if err != nil {
+			return nil, protocol.Errorf(protocol.SubscriptionParseFailed, "parse the consumer's subscription failed: %v", err)
+		}
+		if tags.All() {
+			return nil, nil
+		}
+		return tags.MatchCode, nil
+	}
+	if !s.groups.Known(q.Group) {
+		return nil, protocol.Errorf(protocol.SubscriptionNotExist, "group %s has no members at %s: send a heartbeat first", q.Group, s.cfg.Name)
+	}
+	sub, ok := s.groups.Subscription(q.Group, q.Topic)
+	if !ok {
+		return nil, protocol.Errorf(protocol.SubscriptionNotExist, "group %s does not subscribe to %s", q.Group, q.Topic)
+	}
+	if sub.Version < q.SubVersion {
+		return nil, protocol.Errorf(protocol.SubscriptionNotLatest, "the subscription of group %s to %s is not the latest", q.Group, q.Topic)
+	}
+	if len(sub.Codes) == 0 {
+		return nil, nil
+	}
+	return func(code int64) bool { return slices.Contains(sub.Codes, int32(code)) }, nil
+}
+
+// read is one look into the store.
+func (s *brokerSession) read(q *protocol.PullMessageRequest, match func(int64) bool) (*protocol.PullMessageResponse, error) {
+	got, err := s.store.Get(store.GetRequest{
+		Topic: q.Topic, QueueID: q.QueueID, Offset: q.Offset,
+		MaxMessages: min(q.MaxMessages, maxPullMessages), MaxBytes: maxPullBytes, Match: match,
+	})
+	if err != nil {
+		if errors.Is(err, store.ErrClosed) {
+			return nil, protocol.Errorf(protocol.ServiceNotAvailable, "%s is closed", s.cfg.Name)
+		}
+		return nil, err
+	}
+	s.gets.count.Add(int64(len(got.Records)))
+	return &protocol.PullMessageResponse{
+		Code:            pullCode(got.Status, q.Offset),
+		NextBeginOffset: got.Next,
+		MinOffset:       got.Min,
+		MaxOffset:       got.Max,
+		Records:         got.Records,
+	}, nil
+}
+
+func pullCode(st store.GetStatus, offset int64) protocol.Code {
+	switch st {
+	case store.GetFound:
+		return protocol.Success
+	case store.GetNoQueue, store.GetEmptyQueue:
+		if offset == 0 {
+			return protocol.PullNotFound
+		}
+		return protocol.PullOffsetMoved
+	case store.GetTooSmall, store.GetOverflowBadly:
+		return protocol.PullOffsetMoved
+	case store.GetOverflowOne:
+		return protocol.PullNotFound
+	}
+	return protocol.PullRetryImmediately
+}
+
+// GetMaxOffset answers the end of a queue.
+func (s *brokerSession) GetMaxOffset(ctx context.Context, q *protocol.GetMaxOffsetRequest) (*protocol.GetMaxOffsetResponse, error) {
+	return serveBroker(ctx, s, protocol.CodeGetMaxOffset, q.Topic, "", q, func(s *brokerSession, _ context.Context, q *protocol.GetMaxOffsetRequest) (*protocol.GetMaxOffsetResponse, error) {
+		return &protocol.GetMaxOffsetResponse{Offset: s.store.MaxOffset(q.Topic, q.QueueID)}, nil
+	})
+}
+
+// GetMinOffset answers the start of a queue.
+func (s *brokerSession) GetMinOffset(ctx context.Context, q *protocol.GetMinOffsetRequest) (*protocol.GetMinOffsetResponse, error) {
+	return serveBroker(ctx, s, protocol.CodeGetMinOffset, q.Topic, "", q, func(s *brokerSession, _ context.Context, q *protocol.GetMinOffsetRequest) (*protocol.GetMinOffsetResponse, error) {
+		return &protocol.GetMinOffsetResponse{Offset: s.store.MinOffset(q.Topic, q.QueueID)}, nil
+	})
+}
+
+// checkGroup refuses names that no group may have.
+func (s *brokerSession) checkGroup(group string) error {
+	if s.groups.Known(group) {
+		return nil // was checked when it was made
+	}
+	if err := message.ValidateGroup(group); err != nil {
+		return badName(err)
+	}
+	return nil
+}
+
+// unknownTopic is the answer of a broker that does not have a topic.
+func unknownTopic(topic string) *protocol.Error {
+	return protocol.Errorf(protocol.TopicNotExist, "topic[%s] not exist, apply first please! Create it with Admin.CreateTopic or ClusterConfig.Topics", strings.ToValidUTF8(topic, "?"))
+}

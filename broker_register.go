@@ -1,0 +1,180 @@
+package pocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// registerTimeout bounds a registration with one name server. A silent name
+// server delays a topic's creation by this much once; then it is in back-off.
+const registerTimeout = 500 * time.Millisecond
+
+// Back-off before a name server that failed is dialled again.
+const (
+	nameServerBackoff    = 100 * time.Millisecond
+	nameServerBackoffMax = 5 * time.Second
+)
+
+// registrar keeps a broker registered with every name server. Name servers
+// know nothing of each other, so each gets the whole topic table.
+// Java: BrokerOuterAPI.
+type registrar struct {
+	r *brokerRun
+
+	turn  chan struct{} // 1 slot: registrations go out one after the other, so a newer table is never overtaken
+	links []*nameServerLink
+}
+
+// nameServerLink is guarded by registrar.turn.
+type nameServerLink struct {
+	addr      string
+	conn      protocol.NameServerConn // nil: dial first
+	notBefore time.Time
+	backoff   time.Duration
+}
+
+func newRegistrar(r *brokerRun) *registrar {
+	g := &registrar{r: r, turn: make(chan struct{}, 1)}
+	for _, addr := range r.cfg.NameServers {
+		g.links = append(g.links, &nameServerLink{addr: addr})
+	}
+	return g
+}
+
+func (g *registrar) lock(ctx context.Context) error {
+	select {
+	case g.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (g *registrar) unlock() { <-g.turn }
+
+// add makes addr one of the broker's name servers and registers there.
+func (g *registrar) add(ctx context.Context, addr string) error {
+	if err := g.lock(ctx); err != nil {
+		return err
+	}
+	defer g.unlock()
+	for _, l := range g.links {
+		if l.addr == addr {
+			return nil
+		}
+	}
+	l := &nameServerLink{addr: addr}
+	g.links = append(g.links, l)
+	return g.each(ctx, []*nameServerLink{l}, registerTimeout, g.registerAt)
+}
+
+// register sends the topic table to every name server, each within timeout.
+// The error joins those that failed.
+func (g *registrar) register(ctx context.Context, timeout time.Duration) error {
+	if err := g.lock(ctx); err != nil {
+		return err
+	}
+	defer g.unlock()
+	return g.each(ctx, g.links, timeout, g.registerAt)
+}
+
+// unregister says goodbye to every name server that can be reached.
+func (g *registrar) unregister(ctx context.Context) {
+	if g.lock(ctx) != nil {
+		return
+	}
+	defer g.unlock()
+	err := g.each(ctx, g.links, registerTimeout, func(ctx context.Context, l *nameServerLink) error {
+		_, err := l.conn.UnregisterBroker(ctx, &protocol.UnregisterBrokerRequest{
+			Cluster: g.r.cfg.Cluster, BrokerName: g.r.cfg.Name, BrokerID: masterID, Addr: g.r.addr.String(),
+		})
+		return err
+	})
+	if err != nil {
+		g.r.log.Warn("not unregistered everywhere", "err", err)
+	}
+}
+
+func (g *registrar) registerAt(ctx context.Context, l *nameServerLink) error {
+	topics, version := g.r.topics.Snapshot()
+	_, err := l.conn.RegisterBroker(ctx, &protocol.RegisterBrokerRequest{
+		Cluster: g.r.cfg.Cluster, BrokerName: g.r.cfg.Name, BrokerID: masterID, Addr: g.r.addr.String(),
+		HeartbeatTimeout: g.r.cfg.Timings.BrokerExpire, Version: version, Topics: topics,
+	})
+	return err
+}
+
+// each calls f for the links at the same time. The caller holds turn.
+func (g *registrar) each(ctx context.Context, links []*nameServerLink, timeout time.Duration, f func(context.Context, *nameServerLink) error) error {
+	errs := make([]error, len(links))
+	one := func(i int, l *nameServerLink) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		if err := g.call(ctx, l, f); err != nil {
+			errs[i] = fmt.Errorf("name server %s: %w", l.addr, err)
+		}
+	}
+	if len(links) == 1 {
+		one(0, links[0])
+		return errs[0]
+	}
+	var wg sync.WaitGroup
+	for i, l := range links {
+		wg.Go(func() { one(i, l) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (g *registrar) call(ctx context.Context, l *nameServerLink, f func(context.Context, *nameServerLink) error) error {
+	for {
+		fresh := l.conn == nil
+		if fresh {
+			if now := time.Now(); now.Before(l.notBefore) {
+				return fmt.Errorf("not tried again before %s: %w", l.notBefore.Format(time.TimeOnly), ErrUnreachable)
+			}
+			conn, err := g.r.cfg.Transport.DialNameServer(ctx, protocol.Dial{Node: g.r.node, Addr: l.addr})
+			if err != nil {
+				l.failed(time.Now())
+				return err
+			}
+			l.conn = conn
+		}
+		err := f(ctx, l)
+		var answered *protocol.Error
+		if err == nil || errors.As(err, &answered) {
+			l.backoff, l.notBefore = 0, time.Time{}
+			return err
+		}
+		_ = l.conn.Close() // the session is dead: what its Close says does not matter
+		l.conn = nil
+		if fresh || !errors.Is(err, ErrUnreachable) {
+			l.failed(time.Now())
+			return err
+		}
+		// The old session had died unnoticed and nothing was sent: a restarted
+		// name server gets one new session at once.
+	}
+}
+
+func (l *nameServerLink) failed(now time.Time) {
+	l.backoff = min(max(2*l.backoff, nameServerBackoff), nameServerBackoffMax)
+	l.notBefore = now.Add(l.backoff)
+}
+
+// close ends the sessions. A name server then drops the broker at once.
+func (g *registrar) close() {
+	g.turn <- struct{}{} // the loops have ended, and handlers too: nobody holds it for long
+	defer g.unlock()
+	for _, l := range g.links {
+		if l.conn != nil {
+			_ = l.conn.Close() // nothing to do about a session that ends badly
+			l.conn = nil
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package pocketmq
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
+	"github.com/pocketmq/pocketmq/store"
+)
+
+// SendMessage stores a message or a batch.
+// Java: SendMessageProcessor, AbstractSendMessageProcessor.msgCheck.
+func (s *brokerSession) SendMessage(ctx context.Context, q *protocol.SendMessageRequest) (*protocol.SendMessageResponse, error) {
+	return serveBroker(ctx, s, protocol.CodeSendMessage, q.Topic, q.ProducerGroup, q, (*brokerSession).sendMessage)
+}
+
+func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessageRequest) (*protocol.SendMessageResponse, error) {
+	if s.draining.Load() {
+		return nil, protocol.Errorf(protocol.ServiceNotAvailable, "%s is shutting down", s.cfg.Name)
+	}
+	topic, err := s.sendTopic(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	queueID := q.QueueID
+	switch queues := max(topic.ReadQueues, topic.WriteQueues); {
+	case queueID >= queues:
+		return nil, protocol.Errorf(protocol.InvalidParameter, "queue %d of topic %s does not exist on %s, it has queues 0 to %d", queueID, q.Topic, s.cfg.Name, queues-1)
+	case queueID < 0 && topic.WriteQueues == 0:
+		return nil, protocol.Errorf(protocol.NoPermission, "topic %s has no writable queue on %s", q.Topic, s.cfg.Name)
+	case queueID < 0:
+		queueID = rand.IntN(topic.WriteQueues)
+	}
+	if topic.Perm&PermWrite == 0 {
+		return nil, protocol.Errorf(protocol.NoPermission, "topic %s is not writable on %s", q.Topic, s.cfg.Name)
+	}
+	if len(q.Body) == 0 {
+		return nil, protocol.Errorf(protocol.MessageIllegal, "the body is empty")
+	}
+	if len(q.Body) > s.cfg.MaxMessageSize {
+		return nil, protocol.Errorf(protocol.MessageIllegal, "%s body of %d bytes, %s takes at most %d (BrokerConfig.MaxMessageSize)", protocol.RemarkBodyTooBig, len(q.Body), s.cfg.Name, s.cfg.MaxMessageSize)
+	}
+	rec := message.Record{
+		QueueID:        int32(queueID),
+		Flag:           q.Flag,
+		SysFlag:        q.SysFlag,
+		BornTime:       q.BornTime.UnixMilli(),
+		BornHost:       s.peer.Remote,
+		StoreHost:      s.addr,
+		ReconsumeTimes: q.ReconsumeTimes,
+		Topic:          q.Topic,
+	}
+	batch := s.store.NewBatch()
+	noWait, uniqKey := false, ""
+	if q.Batch {
+		err = s.addBatch(batch, &rec, q)
+	} else {
+		noWait, uniqKey, err = s.addSingle(batch, &rec, q)
+	}
+	if err != nil {
+		return nil, illegal(err)
+	}
+	n := batch.Len()
+	at, err := s.store.Append(ctx, batch, store.AppendOptions{NoWait: noWait})
+	if err != nil && !errors.Is(err, store.ErrFlushTimeout) {
+		return nil, s.appendError(err)
+	}
+	s.puts.count.Add(int64(n))
+	resp := &protocol.SendMessageResponse{
+		MsgID:         offsetMsgIDs(s, at.Position, n),
+		QueueID:       queueID,
+		QueueOffset:   at.QueueOffset,
+		TransactionID: uniqKey,
+		Region:        defaultRegion,
+		TraceOn:       true,
+	}
+	if err != nil {
+		return resp, protocol.Errorf(protocol.FlushDiskTimeout, "stored at %s queue %d offset %d, but not flushed within %v", q.Topic, queueID, at.QueueOffset, s.cfg.Timings.FlushTimeout)
+	}
+	return resp, nil
+}
+
+// defaultRegion is what brokers call themselves in replies. Java:
+// MixAll.DEFAULT_TRACE_REGION_ID.
+const defaultRegion = "DefaultRegion"
+
+// sendTopic returns the topic of a send, made after its template if need be.
+func (s *brokerSession) sendTopic(ctx context.Context, q *protocol.SendMessageRequest) (protocol.TopicConfig, error) {
+	if topic, ok := s.topics.Get(q.Topic); ok {
+		if message.IsNotSendable(q.Topic) {
+			return topic, protocol.Errorf(protocol.NoPermission, "topic %s is reserved, it takes no messages from producers", q.Topic)
+		}
+		return topic, nil
+	}
+	if err := message.ValidateTopic(q.Topic); err != nil {
+		return protocol.TopicConfig{}, badName(err)
+	}
+	if message.IsNotSendable(q.Topic) {
+		return protocol.TopicConfig{}, protocol.Errorf(protocol.NoPermission, "topic %s is reserved, it takes no messages from producers", q.Topic)
+	}
+	// Concurrent first sends make the topic once, and all of them wait until it
+	// is routable: their producers' next lookups would miss it otherwise.
+	v, err, _ := s.creating.Do(q.Topic, func() (any, error) {
+		topic, created, err := s.topics.AutoCreate(time.Now(), q.Topic, q.DefaultTopic, q.DefaultTopicQueues)
+		if err != nil || !created {
+			return topic, err
+		}
+		s.log.Info("topic created by a send", "topic", q.Topic, "queues", topic.WriteQueues)
+		if err := s.reg.register(ctx, registerTimeout); err != nil {
+			s.log.Warn("new topic not registered everywhere", "topic", q.Topic, "err", err)
+		}
+		return topic, nil
+	})
+	return v.(protocol.TopicConfig), err
+}
+
+// addSingle encodes one message.
+func (s *brokerSession) addSingle(b *store.Batch, rec *message.Record, q *protocol.SendMessageRequest) (noWait bool, uniqKey string, err error) {
+	props := q.Properties
+	for name, value := range message.Properties(props) {
+		switch name {
+		case message.PropUniqKey:
+			uniqKey = value
+		case message.PropWait:
+			noWait = value == "false"
+		default:
+			if err := unsupported(name, value); err != nil {
+				return false, "", err
+			}
+		}
+	}
+	if props != "" && !strings.HasSuffix(props, "\x02") {
+		props += "\x02" // or what is appended would extend the last value
+	}
+	if _, ok := message.Property(props, message.PropPopCK); ok {
+		m := message.DecodeProperties(props)
+		delete(m, message.PropPopCK)
+		props = message.EncodeProperties(m)
+	}
+	if uniqKey == "" {
+		uniqKey = s.uniqKeys.Next(q.BornTime)
+		props = string(message.AppendProperty([]byte(props), message.PropUniqKey, uniqKey))
+	}
+	rec.Body, rec.Properties = q.Body, props
+	return noWait, uniqKey, b.Add(rec)
+}
+
+// addBatch encodes each message of a batch body as a record of its own.
+func (s *brokerSession) addBatch(b *store.Batch, rec *message.Record, q *protocol.SendMessageRequest) error {
+	if strings.HasPrefix(q.Topic, message.RetryPrefix) {
+		return protocol.Errorf(protocol.MessageIllegal, "a batch to a retry topic is not allowed")
+	}
+	if len(q.Topic) > message.MaxTopicLength {
+		return protocol.Errorf(protocol.MessageIllegal, "a batch to a topic of more than %d bytes is not allowed", message.MaxTopicLength)
+	}
+	if q.SysFlag&message.FlagTransactionMask != 0 {
+		return protocol.Errorf(protocol.MessageIllegal, "a batch can't be part of a transaction")
+	}
+	if _, ok := message.Property(q.Properties, message.PropDelay); ok {
+		return protocol.Errorf(protocol.MessageIllegal, "a batch can't be delayed")
+	}
+	if _, err := message.CountBatch(q.Body); err != nil { // whole or not at all
+		return err
+	}
+	for item, err := range message.BatchItems(q.Body) {
+		if err != nil {
+			return err
+		}
+		rec.Flag, rec.Body, rec.Properties = item.Flag, item.Body, string(item.Properties)
+		if rec.Properties != "" && !strings.HasSuffix(rec.Properties, "\x02") {
+			rec.Properties += "\x02"
+		}
+		if err := b.Add(rec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unsupported refuses properties that ask for what this broker does not do:
+// storing such a message as an ordinary one would break its promise.
+func unsupported(name, value string) error {
+	switch name {
+	case message.PropDelay, message.PropTimerDelaySec, message.PropTimerDelayMs, message.PropTimerDeliverMs:
+		if value != "0" {
+			return protocol.Errorf(protocol.RequestCodeNotSupported, "delayed messages (property %s) are not supported", name)
+		}
+	case message.PropTransactionPrepared:
+		if value == "true" {
+			return protocol.Errorf(protocol.RequestCodeNotSupported, "transactional messages (property %s) are not supported", name)
+		}
+	}
+	return nil
+}
+
+// illegal gives an encoding error its code.
+func illegal(err error) error {
+	var e *protocol.Error
+	if errors.As(err, &e) {
+		return err
+	}
+	return protocol.Errorf(protocol.MessageIllegal, "%v", err)
+}
+
+// appendError is what a sender learns of a store that did not take its
+// message.
+func (s *brokerSession) appendError(err error) error {
+	switch {
+	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrReadOnly):
+		return protocol.Errorf(protocol.ServiceNotAvailable, "%s %v; reads go on", protocol.RemarkFenced, err)
+	case errors.Is(err, store.ErrClosed):
+		return protocol.Errorf(protocol.ServiceNotAvailable, "%s is closed", s.cfg.Name)
+	}
+	return err
+}
+
+// offsetMsgIDs names n records from position on, as mqadmin shows them.
+func offsetMsgIDs(s *brokerSession, position int64, n int) string {
+	if n == 1 {
+		return message.OffsetMsgID(s.addr, position)
+	}
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		} else {
+			b.Grow(n * 33)
+		}
+		b.WriteString(message.OffsetMsgID(s.addr, position+int64(i)))
+	}
+	return b.String()
+}

@@ -1,0 +1,700 @@
+package pocketmq
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	defaultCluster = "DefaultCluster"
+	defaultGroup   = "broker-a"
+)
+
+// ClusterConfig configures a Cluster. Its zero value is one name server and
+// one broker in memory, in a throwaway folder. It is copied by StartCluster.
+type ClusterConfig struct {
+	Name            string         // "" = "DefaultCluster"
+	NameServers     int            // how many [1]
+	NameServerAddrs []string       // their addresses; nil = chosen by the Transport
+	Groups          []BrokerGroup  // nil = one group "broker-a"
+	Topics          map[string]int // topic -> queues on each group; made before StartCluster returns. On reopening, missing ones are made and counts grow, never shrink
+
+	// Dir is the data root; each member has the folder <Dir>/<group>-<id>. "" =
+	// throwaway: a temporary folder that Close removes, written without any
+	// fsync, directory sync or metadata sync.
+	Dir string
+
+	Transport Transport    // nil = a new InMemory(); one that is given is not closed
+	Timings   Timings      // of every member, and of every client started through the cluster
+	Logger    *slog.Logger // nil = silent
+	OnEvent   func(Event)  // events of all members and of clients started through the cluster, in order, from one goroutine
+}
+
+// BrokerGroup describes a broker group: so far one master.
+type BrokerGroup struct {
+	Name  string
+	Addrs []string // by broker id; nil = chosen by the Transport
+	// Config is what every member shares. Name, Cluster, Addr, Dir, NameServers,
+	// Transport and OnEvent belong to the cluster and are refused. Timings and
+	// Logger, when set, replace the cluster's. Topics are added to the cluster's.
+	Config BrokerConfig
+}
+
+// Cluster is a whole cluster in one process. Safe for concurrent use.
+type Cluster struct {
+	cfg       ClusterConfig
+	transport Transport
+	dir       string
+	throwaway bool
+	wire      wiring
+	log       *slog.Logger
+	label     string // pprof label of all its goroutines
+	admin     *Admin
+	life      life
+	ctx       context.Context // ends when Close begins
+	cancel    context.CancelFunc
+
+	turn chan struct{} // 1 slot: one change of membership at a time
+
+	mu      sync.Mutex // guards the fields below; leaf
+	servers []*NameServer
+	members []*member
+	clients []clusterClient
+}
+
+// member is one broker, over all its lives.
+type member struct {
+	group  string
+	id     int64
+	cfg    BrokerConfig
+	broker *Broker // the latest instance
+}
+
+// clusterClient is a client that was started through the cluster.
+type clusterClient struct {
+	life          *life
+	consumer      bool
+	close         func() error
+	shutdown      func(context.Context) error
+	addNameServer func(addr string)
+}
+
+// clusterLabel is the pprof label that all goroutines of a cluster, and of
+// clients started through it, carry.
+const clusterLabel = "pocketmq-cluster"
+
+// StartCluster starts a cluster and returns when every broker is routable at
+// every name server. On an error nothing is left running. ctx bounds the start
+// only. In memory it takes no virtual time.
+func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("start cluster %s: %w", cfg.Name, err)
+	}
+	c := &Cluster{cfg: cfg, transport: cfg.Transport, dir: cfg.Dir, log: loggerOf(cfg.Logger), turn: make(chan struct{}, 1)}
+	c.life.what = "cluster " + cfg.Name
+	if l, ok := pprof.Label(ctx, clusterLabel); ok {
+		c.label = l
+	} else {
+		c.label = rand.Text()
+	}
+	if err := c.life.start(ctx, c.open); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (cfg ClusterConfig) withDefaults() (ClusterConfig, error) {
+	p := problems{what: "ClusterConfig"}
+	if cfg.Name == "" {
+		cfg.Name = defaultCluster
+	}
+	checkName(&p, "Name", cfg.Name)
+	if cfg.NameServers == 0 {
+		cfg.NameServers = max(len(cfg.NameServerAddrs), 1)
+	}
+	p.nonNegative("NameServers", int64(cfg.NameServers))
+	if n := len(cfg.NameServerAddrs); n > 0 && n != cfg.NameServers {
+		p.add("NameServers is %d, but NameServerAddrs has %d addresses", cfg.NameServers, n)
+	}
+	for i, a := range cfg.NameServerAddrs {
+		checkAddr(&p, fmt.Sprintf("NameServerAddrs[%d]", i), a)
+	}
+	cfg.NameServerAddrs = slices.Clone(cfg.NameServerAddrs)
+	cfg.Topics = checkTopics(&p, cfg.Topics)
+	cfg.Timings.validate(&p)
+	cfg.Timings = cfg.Timings.withDefaults()
+	if cfg.Transport == nil {
+		cfg.Transport = InMemory()
+	}
+	if len(cfg.Groups) == 0 {
+		cfg.Groups = []BrokerGroup{{Name: defaultGroup}}
+	}
+	cfg.Groups = slices.Clone(cfg.Groups)
+	seen := make(map[string]bool)
+	for i, g := range cfg.Groups {
+		if seen[g.Name] {
+			p.add("Groups: two groups are named %q", g.Name)
+		}
+		seen[g.Name] = true
+		cfg.Groups[i].Addrs = slices.Clone(g.Addrs)
+		cfg.checkGroup(&p, g)
+	}
+	return cfg, p.err()
+}
+
+// checkGroup reports what is wrong with one group.
+func (cfg ClusterConfig) checkGroup(p *problems, g BrokerGroup) {
+	own := problems{}
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"Name", g.Config.Name != ""}, {"Cluster", g.Config.Cluster != ""}, {"Addr", g.Config.Addr != ""},
+		{"Dir", g.Config.Dir != ""}, {"NameServers", g.Config.NameServers != nil}, {"Transport", g.Config.Transport != nil},
+		{"OnEvent", g.Config.OnEvent != nil},
+	} {
+		if f.set {
+			own.add("Config.%s belongs to the cluster, leave it empty", f.name)
+		}
+	}
+	if len(g.Addrs) > 1 {
+		own.add("Addrs has %d addresses for 1 member", len(g.Addrs))
+	}
+	for _, a := range g.Addrs {
+		checkAddr(&own, "Addrs", a)
+	}
+	if len(own.list) == 0 {
+		c := g.Config
+		c.Name, c.Cluster = g.Name, cfg.Name
+		c.withDefaults(&own)
+	}
+	for _, text := range own.list {
+		p.add("Groups[%q]: %s", g.Name, text)
+	}
+	p.kinds = append(p.kinds, own.kinds...)
+}
+
+func (c *Cluster) open(ctx context.Context) (err error) {
+	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		if err != nil {
+			_ = c.closeAll() // the error that stopped the start says more
+		}
+	}()
+	if c.dir == "" {
+		c.throwaway = true
+		if c.dir, err = os.MkdirTemp("", "pocketmq-"); err != nil {
+			return err
+		}
+	}
+	return c.do(ctx, func(ctx context.Context) error {
+		c.wire = wiring{events: newEmitter(c.cfg.OnEvent), faults: &faults{}, shared: true}
+		for i := range c.cfg.NameServers {
+			addr := ""
+			if len(c.cfg.NameServerAddrs) > 0 {
+				addr = c.cfg.NameServerAddrs[i]
+			}
+			if _, err := c.startNameServer(ctx, i, addr); err != nil {
+				return err
+			}
+		}
+		if err := c.startGroups(ctx, c.cfg.Groups); err != nil {
+			return err
+		}
+		admin, err := NewAdmin(AdminConfig{NameServers: c.NameServerAddrs(), Transport: c.transport, Logger: c.cfg.Logger})
+		if err != nil {
+			return err
+		}
+		c.admin = admin
+		return admin.Start(ctx)
+	})
+}
+
+// do runs f with the cluster's label on every goroutine that it starts.
+func (c *Cluster) do(ctx context.Context, f func(context.Context) error) (err error) {
+	pprof.Do(ctx, pprof.Labels(clusterLabel, c.label), func(ctx context.Context) { err = f(ctx) })
+	return err
+}
+
+// change runs f as the one change of membership, unless the cluster closes.
+func (c *Cluster) change(ctx context.Context, f func(context.Context) error) error {
+	if err := c.life.use(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return c.closedOr(ctx.Err())
+	}
+	defer func() { <-c.turn }()
+	if err := c.life.use(); err != nil {
+		return err
+	}
+	return c.closedOr(c.do(ctx, f))
+}
+
+// closedOr is err, or ErrClosed when the cluster closed meanwhile.
+func (c *Cluster) closedOr(err error) error {
+	if err != nil && c.ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", c.life.what, ErrClosed)
+	}
+	return err
+}
+
+func (c *Cluster) startNameServer(ctx context.Context, i int, addr string) (*NameServer, error) {
+	s, err := newNameServer(NameServerConfig{
+		Name: fmt.Sprintf("ns-%d", i), Addr: addr, Transport: c.transport, Timings: c.cfg.Timings, Logger: c.cfg.Logger,
+	}, c.wire)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Start(ctx); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i < len(c.servers) {
+		c.servers[i] = s
+	} else {
+		c.servers = append(c.servers, s)
+	}
+	return s, nil
+}
+
+// startGroups starts the members of gs at the same time.
+func (c *Cluster) startGroups(ctx context.Context, gs []BrokerGroup) error {
+	eg, ctx := errgroup.WithContext(ctx)
+	for _, g := range gs {
+		m := &member{group: g.Name, id: masterID, cfg: c.memberConfig(g)}
+		c.mu.Lock()
+		c.members = append(c.members, m)
+		c.mu.Unlock()
+		eg.Go(func() error { return c.startMember(ctx, m) })
+	}
+	return eg.Wait()
+}
+
+func (c *Cluster) memberConfig(g BrokerGroup) BrokerConfig {
+	cfg := g.Config
+	cfg.Cluster, cfg.Name = c.cfg.Name, g.Name
+	if len(g.Addrs) > 0 {
+		cfg.Addr = g.Addrs[masterID]
+	}
+	cfg.Dir = filepath.Join(c.dir, fmt.Sprintf("%s-%d", g.Name, masterID))
+	cfg.NameServers = c.NameServerAddrs()
+	cfg.Transport = c.transport
+	if reflect.ValueOf(cfg.Timings).IsZero() {
+		cfg.Timings = c.cfg.Timings
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = c.cfg.Logger
+	}
+	topics := make(map[string]int, len(c.cfg.Topics)+len(cfg.Topics))
+	for _, m := range []map[string]int{c.cfg.Topics, cfg.Topics} {
+		for name, n := range m {
+			topics[name] = max(topics[name], n)
+		}
+	}
+	cfg.Topics = topics
+	return cfg
+}
+
+// startMember starts a new instance of m.
+func (c *Cluster) startMember(ctx context.Context, m *member) error {
+	b, err := newBroker(m.cfg, c.wire, c.throwaway)
+	if err != nil {
+		return err
+	}
+	if err := b.Start(ctx); err != nil {
+		return err
+	}
+	if err := b.run.Load().registered; err != nil {
+		_ = b.Close() // the start has failed: say why
+		return fmt.Errorf("broker %s is not routable everywhere: %w", m.group, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m.broker = b
+	m.cfg.Addr = b.Addr() // kept across restarts
+	return nil
+}
+
+// NameServerAddrs returns the addresses of the name servers.
+func (c *Cluster) NameServerAddrs() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	addrs := make([]string, len(c.servers))
+	for i, s := range c.servers {
+		addrs[i] = s.Addr()
+	}
+	return addrs
+}
+
+// Transport returns the Transport that the members use.
+func (c *Cluster) Transport() Transport { return c.transport }
+
+// Network returns the in-memory network, nil when the cluster has another
+// Transport.
+func (c *Cluster) Network() *MemoryNetwork {
+	n, _ := c.transport.(*MemoryNetwork)
+	return n
+}
+
+// NameServer returns name server i, counted from 0; nil when there is none.
+// After a restart it is the new instance.
+func (c *Cluster) NameServer(i int) *NameServer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i < 0 || i >= len(c.servers) {
+		return nil
+	}
+	return c.servers[i]
+}
+
+// Broker returns a member by group and id, nil when there is none. After a
+// restart it is the new instance.
+func (c *Cluster) Broker(group string, id int64) *Broker {
+	if m := c.member(group, id); m != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return m.broker
+	}
+	return nil
+}
+
+// Brokers yields all members, killed ones too, in the order of their groups.
+func (c *Cluster) Brokers() iter.Seq[*Broker] {
+	return func(yield func(*Broker) bool) {
+		c.mu.Lock()
+		var all []*Broker
+		for _, m := range c.members {
+			if m.broker != nil {
+				all = append(all, m.broker)
+			}
+		}
+		c.mu.Unlock()
+		for _, b := range all {
+			if !yield(b) {
+				return
+			}
+		}
+	}
+}
+
+func (c *Cluster) member(group string, id int64) *member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.members {
+		if m.group == group && m.id == id {
+			return m
+		}
+	}
+	return nil
+}
+
+// Admin returns the cluster's Admin; it is closed with the cluster.
+func (c *Cluster) Admin() *Admin { return c.admin }
+
+// StartProducer starts a producer of this cluster; it is closed with the
+// cluster. NameServers, Transport, Timings and Logger are filled in where they
+// are not set.
+func (c *Cluster) StartProducer(ctx context.Context, cfg ProducerConfig) (*Producer, error) {
+	c.fillIn(&cfg.NameServers, &cfg.Transport, &cfg.Timings, &cfg.Logger)
+	p, err := NewProducer(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return p, c.startClient(ctx, p.Start, clusterClient{
+		life: &p.life, close: p.Close, shutdown: p.Shutdown, addNameServer: func(a string) { p.client.AddNameServer(a) },
+	})
+}
+
+// StartConsumer starts a consumer of this cluster; see StartProducer.
+func (c *Cluster) StartConsumer(ctx context.Context, cfg ConsumerConfig) (*Consumer, error) {
+	c.fillIn(&cfg.NameServers, &cfg.Transport, &cfg.Timings, &cfg.Logger)
+	co, err := newConsumer(cfg, c.wire.events)
+	if err != nil {
+		return nil, err
+	}
+	return co, c.startClient(ctx, co.Start, clusterClient{
+		life: &co.life, consumer: true, close: co.Close, shutdown: co.Shutdown, addNameServer: func(a string) { co.client.AddNameServer(a) },
+	})
+}
+
+func (c *Cluster) fillIn(servers *[]string, tr *Transport, t *Timings, l **slog.Logger) {
+	if len(*servers) == 0 {
+		*servers = c.NameServerAddrs()
+	}
+	if *tr == nil {
+		*tr = c.transport
+	}
+	if reflect.ValueOf(*t).IsZero() {
+		*t = c.cfg.Timings
+	}
+	if *l == nil {
+		*l = c.cfg.Logger
+	}
+}
+
+func (c *Cluster) startClient(ctx context.Context, start func(context.Context) error, cl clusterClient) error {
+	if err := c.life.use(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	if err := c.do(ctx, start); err != nil {
+		return c.closedOr(err)
+	}
+	c.mu.Lock()
+	if c.ctx.Err() == nil { // or Close has its list of clients already
+		c.clients = slices.DeleteFunc(c.clients, func(o clusterClient) bool { return o.life.state.Load() == lifeClosed })
+		c.clients = append(c.clients, cl)
+		c.mu.Unlock()
+		return nil
+	}
+	c.mu.Unlock()
+	_ = cl.close() // it never was the caller's
+	return fmt.Errorf("%s: %w", c.life.what, ErrClosed)
+}
+
+// AddGroup starts another broker group. It returns when the group is routable
+// at every name server. A name that is taken is ErrInvalidConfig.
+func (c *Cluster) AddGroup(ctx context.Context, g BrokerGroup) error {
+	p := problems{what: "BrokerGroup"}
+	c.cfg.checkGroup(&p, g)
+	if c.member(g.Name, masterID) != nil {
+		p.add("the cluster has a group %q already", g.Name)
+	}
+	if err := p.err(); err != nil {
+		return err
+	}
+	return c.change(ctx, func(ctx context.Context) error {
+		if c.member(g.Name, masterID) != nil {
+			return fmt.Errorf("%w: the cluster has a group %q already", ErrInvalidConfig, g.Name)
+		}
+		err := c.startGroups(ctx, []BrokerGroup{g})
+		if err != nil {
+			c.mu.Lock()
+			c.members = slices.DeleteFunc(c.members, func(m *member) bool { return m.group == g.Name })
+			c.mu.Unlock()
+		}
+		return err
+	})
+}
+
+// AddNameServer starts another name server. It returns when every running
+// broker has registered there and every client of the cluster knows it.
+func (c *Cluster) AddNameServer(ctx context.Context) error {
+	return c.change(ctx, func(ctx context.Context) error {
+		c.mu.Lock()
+		i := len(c.servers)
+		c.mu.Unlock()
+		s, err := c.startNameServer(ctx, i, "")
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		members, clients := slices.Clone(c.members), slices.Clone(c.clients)
+		for _, m := range members {
+			m.cfg.NameServers = append(slices.Clone(m.cfg.NameServers), s.Addr())
+		}
+		c.mu.Unlock()
+		var errs []error
+		for _, m := range members {
+			if b := c.Broker(m.group, m.id); b != nil && b.life.use() == nil {
+				errs = append(errs, b.run.Load().reg.add(ctx, s.Addr()))
+			}
+		}
+		for _, cl := range clients {
+			if cl.life.use() == nil {
+				cl.addNameServer(s.Addr())
+			}
+		}
+		c.admin.client.AddNameServer(s.Addr())
+		return errors.Join(errs...)
+	})
+}
+
+// Kill stops a broker as a crash of its process would: what was written stays,
+// nothing more is flushed or said, its sessions are reset, callers in flight
+// get ErrUnknownOutcome, locks and files are let go.
+func (c *Cluster) Kill(group string, id int64) error {
+	return c.change(context.Background(), func(context.Context) error {
+		b, err := c.running(group, id)
+		if err != nil {
+			return err
+		}
+		return b.kill()
+	})
+}
+
+// running returns a member that serves.
+func (c *Cluster) running(group string, id int64) (*Broker, error) {
+	b := c.Broker(group, id)
+	if b == nil {
+		return nil, c.noMember(group, id)
+	}
+	if b.life.use() != nil {
+		return nil, fmt.Errorf("broker %s is not running", nodeName(group, id))
+	}
+	return b, nil
+}
+
+func (c *Cluster) noMember(group string, id int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var names []string
+	for _, m := range c.members {
+		names = append(names, nodeName(m.group, m.id))
+	}
+	return fmt.Errorf("the cluster has no broker %s, it has %s: %w", nodeName(group, id), strings.Join(names, ", "), ErrNotFound)
+}
+
+// Restart starts a broker that was killed or closed again, with the same
+// address, folder and config. It returns when the broker is routable at every
+// name server.
+func (c *Cluster) Restart(ctx context.Context, group string, id int64) error {
+	return c.change(ctx, func(ctx context.Context) error {
+		m := c.member(group, id)
+		if m == nil {
+			return c.noMember(group, id)
+		}
+		if b := c.Broker(group, id); b != nil && b.life.use() == nil {
+			return fmt.Errorf("broker %s is running: Kill or Close it first", nodeName(group, id))
+		}
+		return c.startMember(ctx, m)
+	})
+}
+
+// KillNameServer stops name server i as a crash would: sessions are reset.
+func (c *Cluster) KillNameServer(i int) error {
+	return c.change(context.Background(), func(context.Context) error {
+		s := c.NameServer(i)
+		switch {
+		case s == nil:
+			return fmt.Errorf("the cluster has no name server %d: %w", i, ErrNotFound)
+		case s.life.use() != nil:
+			return fmt.Errorf("name server %d is not running", i)
+		}
+		return s.Close()
+	})
+}
+
+// RestartNameServer starts name server i again at the same address, with empty
+// tables: brokers are there again once they register next, within
+// Timings.BrokerRegister.
+func (c *Cluster) RestartNameServer(ctx context.Context, i int) error {
+	return c.change(ctx, func(ctx context.Context) error {
+		s := c.NameServer(i)
+		switch {
+		case s == nil:
+			return fmt.Errorf("the cluster has no name server %d: %w", i, ErrNotFound)
+		case s.life.use() == nil:
+			return fmt.Errorf("name server %d is running: KillNameServer first", i)
+		}
+		_, err := c.startNameServer(ctx, i, s.Addr())
+		return err
+	})
+}
+
+// Inject puts a Fault before the handlers of all name servers and brokers.
+func (c *Cluster) Inject(f Fault) *FaultHandle { return c.wire.faults.inject(f) }
+
+// Shutdown lets consumers finish what they handle and producers what they
+// send, until ctx ends, then closes.
+func (c *Cluster) Shutdown(ctx context.Context) error {
+	if err := c.life.use(); err != nil {
+		return c.Close()
+	}
+	c.mu.Lock()
+	clients := slices.Clone(c.clients)
+	c.mu.Unlock()
+	drain := func(consumers bool) error {
+		return each(clients, func(cl clusterClient) error {
+			if cl.consumer != consumers {
+				return nil
+			}
+			return cl.shutdown(ctx)
+		})
+	}
+	return errors.Join(drain(true), drain(false), c.Close())
+}
+
+// Close closes the clients started through the cluster, then brokers, then
+// name servers, and returns when nothing runs any more. It joins their errors,
+// ErrHandlersRunning of consumers among them. Members that were killed count
+// as closed. A throwaway folder is removed.
+func (c *Cluster) Close() error {
+	return c.life.close(func() error {
+		c.cancel()
+		c.turn <- struct{}{} // a change in progress was cancelled
+		defer func() { <-c.turn }()
+		return c.closeAll()
+	})
+}
+
+func (c *Cluster) closeAll() error {
+	c.cancel()
+	c.mu.Lock()
+	clients := slices.Clone(c.clients)
+	c.mu.Unlock()
+	errs := []error{each(clients, func(cl clusterClient) error { return cl.close() })}
+	if c.admin != nil {
+		errs = append(errs, c.admin.Close())
+	}
+	errs = append(errs, each(slices.Collect(c.Brokers()), func(b *Broker) error {
+		if b.life.use() != nil {
+			return nil // killed, or closed by its user
+		}
+		if c.throwaway {
+			return b.discard()
+		}
+		return b.Close()
+	}))
+	c.mu.Lock()
+	servers := slices.Clone(c.servers)
+	c.mu.Unlock()
+	for _, s := range servers {
+		errs = append(errs, s.Close())
+	}
+	errs = append(errs, c.wire.events.close())
+	if c.throwaway {
+		errs = append(errs, os.RemoveAll(c.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// each calls f for all of list at the same time and joins the errors.
+func each[T any](list []T, f func(T) error) error {
+	if len(list) == 1 {
+		return f(list[0])
+	}
+	errs := make([]error, len(list))
+	var wg sync.WaitGroup
+	for i, v := range list {
+		wg.Go(func() { errs[i] = f(v) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,48 @@
+package pocketmq
+
+import (
+	"log/slog"
+	"net/netip"
+)
+
+// loggerOf returns l with attributes, or a silent logger.
+func loggerOf(l *slog.Logger, attrs ...any) *slog.Logger {
+	if l == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return l.With(attrs...)
+}
+
+// checkAddr accepts "" and host:port with an IP literal.
+func checkAddr(p *problems, field, addr string) {
+	if addr == "" {
+		return
+	}
+	if _, err := netip.ParseAddrPort(addr); err != nil {
+		p.add("%s %q is not host:port with an IP literal", field, addr)
+	}
+}
+
+// checkNameServers wants at least one usable address.
+func checkNameServers(p *problems, addrs []string) {
+	if len(addrs) == 0 {
+		p.add("NameServers is empty: give the address of at least one name server")
+	}
+	for _, a := range addrs {
+		if a == "" {
+			p.add("NameServers holds an empty address")
+			continue
+		}
+		checkAddr(p, "NameServers", a)
+	}
+}
+
+// positive replaces 0 by def and reports a negative value.
+func positive[N ~int | ~int64](p *problems, field string, n *N, def N) {
+	switch {
+	case *n == 0:
+		*n = def
+	case *n < 0:
+		p.add("%s is %d, must be positive (0 = %d)", field, int64(*n), int64(def))
+	}
+}

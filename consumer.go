@@ -1,0 +1,244 @@
+package pocketmq
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/pocketmq/pocketmq/filter"
+	"github.com/pocketmq/pocketmq/internal/client"
+	"github.com/pocketmq/pocketmq/internal/consume"
+	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
+	"github.com/pocketmq/pocketmq/rebalance"
+)
+
+// Defaults of ConsumerConfig.
+const (
+	defaultConcurrency    = 20
+	defaultBatchSize      = 1
+	defaultPullBatchSize  = 32
+	defaultMaxCached      = 1000
+	defaultMaxCachedBytes = 100 << 20
+	defaultMaxCachedTotal = 256 << 20
+	defaultMaxSpan        = 2000
+)
+
+// ConsumerConfig configures a Consumer. It is copied by NewConsumer. The names
+// in brackets are those of Java's DefaultMQPushConsumer.
+type ConsumerConfig struct {
+	Group        string // required (consumerGroup)
+	InstanceName string // part of the client id; "" = unique (instanceName)
+	NameServers  []string
+	Transport    Transport
+
+	Subscriptions map[string]Filter // topic -> filter; all members of a group must have the same
+
+	// Handler consumes 1 to BatchSize messages of one queue. An error, or a
+	// panic, means all of them later again, after a delay that grows (see
+	// Timings.DelayLevels); meanwhile the queue's committed offset does not pass
+	// them. It runs on up to Concurrency goroutines at once and keeps no lock of
+	// the consumer. ctx is cancelled by Close. The messages are the handler's.
+	Handler func(ctx context.Context, msgs []*MessageExt) error
+
+	From     ConsumeFrom        // where a group without a committed offset starts (consumeFromWhere)
+	Strategy rebalance.Strategy // nil = rebalance.Averagely (allocateMessageQueueStrategy)
+
+	Concurrency    int   // handlers running at once [20] (consumeThreadMax)
+	BatchSize      int   // most messages of one Handler call [1] (consumeMessageBatchMaxSize)
+	PullBatchSize  int   // most messages of one pull [32], at most 32 are served (pullBatchSize)
+	MaxCached      int   // messages waiting or being handled, per queue [1000] (pullThresholdForQueue)
+	MaxCachedBytes int64 // the same in bytes, per queue [100 MiB] (pullThresholdSizeForQueue)
+	MaxCachedTotal int64 // the same in bytes, per consumer [256 MiB]
+	MaxSpan        int64 // most offsets between a queue's oldest unfinished and newest message [2000] (consumeConcurrentlyMaxSpan)
+
+	CloseTimeout time.Duration // Close waits this long for handlers [10 s]
+
+	Timings Timings
+	Logger  *slog.Logger // nil = silent
+}
+
+// Consumer gets the messages of its group's topics pushed to a Handler: it
+// shares the topics' queues with the other members of the group, pulls from
+// its own, and commits how far it has come. Safe for concurrent use.
+// Java: DefaultMQPushConsumer.
+//
+// Delivery is at least once: a message may come again after a crash, when a
+// queue changes hands, and after a failure; a committed offset never passes a
+// message that is not finished.
+type Consumer struct {
+	cfg    ConsumerConfig
+	id     identity
+	subs   map[string]filter.Tags
+	log    *slog.Logger
+	life   life
+	events *emitter // of the cluster that started it; nil otherwise
+
+	client  *client.Client
+	engine  *consume.Engine
+	codec   *message.Codec
+	release func()
+}
+
+// NewConsumer checks cfg and starts nothing. An unusable config, a bad filter
+// included, is ErrInvalidConfig with all violations listed; an illegal group or
+// topic is also ErrIllegalName.
+func NewConsumer(cfg ConsumerConfig) (*Consumer, error) { return newConsumer(cfg, nil) }
+
+func newConsumer(cfg ConsumerConfig, events *emitter) (*Consumer, error) {
+	p := problems{what: "ConsumerConfig"}
+	p.check("Group", message.ValidateGroup(cfg.Group))
+	checkInstance(&p, cfg.InstanceName)
+	checkNameServers(&p, cfg.NameServers)
+	if cfg.Transport == nil {
+		p.add("Transport is nil: use pocketmq.InMemory()")
+	}
+	subs := make(map[string]filter.Tags, len(cfg.Subscriptions))
+	for _, topic := range sortedKeys(cfg.Subscriptions) {
+		p.check("Subscriptions", message.CheckTopic(topic))
+		f := cfg.Subscriptions[topic]
+		if f.err != nil {
+			p.add("Subscriptions[%q]: %v", topic, f.err)
+		}
+		subs[topic] = f.tags
+	}
+	if cfg.Handler == nil {
+		p.add("Handler is nil")
+	}
+	if cfg.Strategy == nil {
+		cfg.Strategy = rebalance.Averagely
+	}
+	positive(&p, "Concurrency", &cfg.Concurrency, defaultConcurrency)
+	positive(&p, "BatchSize", &cfg.BatchSize, defaultBatchSize)
+	positive(&p, "PullBatchSize", &cfg.PullBatchSize, defaultPullBatchSize)
+	positive(&p, "MaxCached", &cfg.MaxCached, defaultMaxCached)
+	positive(&p, "MaxCachedBytes", &cfg.MaxCachedBytes, defaultMaxCachedBytes)
+	positive(&p, "MaxCachedTotal", &cfg.MaxCachedTotal, defaultMaxCachedTotal)
+	positive(&p, "MaxSpan", &cfg.MaxSpan, defaultMaxSpan)
+	positive(&p, "CloseTimeout", &cfg.CloseTimeout, closeTimeout)
+	cfg.Timings.validate(&p)
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	cfg.Timings = cfg.Timings.withDefaults()
+	cfg.NameServers = append([]string(nil), cfg.NameServers...)
+	id := newIdentity(cfg.InstanceName)
+	c := &Consumer{cfg: cfg, id: id, subs: subs, events: events, log: loggerOf(cfg.Logger, "client", id.clientID, "group", cfg.Group)}
+	c.life.what = "consumer " + id.clientID
+	return c, nil
+}
+
+// Start joins the group and returns after the first rebalance of every
+// subscribed topic that has a route, with start offsets resolved: what is sent
+// after Start returned is never skipped. A topic without a route is no error;
+// it is consumed once it has one. ctx bounds the start only.
+//
+// Another running client of the same group and InstanceName on this Transport
+// is ErrDuplicateClient; no name server that answers is ErrUnreachable.
+func (c *Consumer) Start(ctx context.Context) error {
+	return c.life.start(ctx, func(ctx context.Context) (err error) {
+		var u undo
+		defer func() {
+			if err != nil {
+				u.run()
+			}
+		}()
+		if c.release, err = c.cfg.Transport.Claim(c.cfg.Group, c.id.clientID); err != nil {
+			return err
+		}
+		u.add(c.release)
+		c.codec = message.NewCodec()
+		u.add(c.codec.Close)
+		var engine *consume.Engine
+		c.client = client.New(client.Config{
+			Node: c.id.clientID, NameServers: c.cfg.NameServers, Transport: c.cfg.Transport,
+			Peer:         peerFunc(func() { engine.MembersChanged() }),
+			RouteRefresh: c.cfg.Timings.RouteRefresh, Heartbeat: c.cfg.Timings.ClientHeartbeat, Logger: c.log,
+			HeartbeatData: func() *protocol.HeartbeatRequest {
+				return &protocol.HeartbeatRequest{ClientID: c.id.clientID, Consumers: []protocol.ConsumerData{engine.ConsumerData()}}
+			},
+			RoutesChanged: func(topics []string) { engine.RoutesChanged(topics) },
+		})
+		engine = consume.New(consume.Config{
+			Group: c.cfg.Group, ClientID: c.id.clientID, Client: c.client, Codec: c.codec,
+			Subscriptions: c.subs, Handler: c.cfg.Handler, From: c.cfg.From.from, Strategy: c.cfg.Strategy,
+			Concurrency: c.cfg.Concurrency, BatchSize: c.cfg.BatchSize, PullBatchSize: c.cfg.PullBatchSize, MaxCached: c.cfg.MaxCached,
+			MaxCachedBytes: c.cfg.MaxCachedBytes, MaxCachedTotal: c.cfg.MaxCachedTotal, MaxSpan: c.cfg.MaxSpan,
+			CloseTimeout: c.cfg.CloseTimeout,
+			Rebalance:    c.cfg.Timings.Rebalance, RebalanceRetry: c.cfg.Timings.RebalanceRetry, RouteRetry: c.cfg.Timings.RouteRetry,
+			OffsetPersist: c.cfg.Timings.OffsetPersist, PullSuspend: c.cfg.Timings.PullSuspend, PullErrorDelay: c.cfg.Timings.PullErrorDelay,
+			DelayLevels: c.cfg.Timings.DelayLevels, Logger: c.log,
+			OnRebalanced: func(r consume.Rebalanced) {
+				c.events.emit(c.id.clientID, func(b EventBase) Event {
+					return Rebalanced{b, c.cfg.Group, c.id.clientID, r.Topic, r.Before, r.After, r.Reason}
+				})
+			},
+		})
+		c.engine = engine
+		c.client.Start()
+		u.add(func() { _ = c.client.Close() })
+		return engine.Start(ctx)
+	})
+}
+
+// peerFunc is the way back from brokers: every notice means a rebalance.
+type peerFunc func()
+
+func (f peerFunc) NotifyConsumerIDsChanged(*protocol.NotifyConsumerIDsChangedRequest) { f() }
+
+// Shutdown stops pulling, lets the running handlers end until ctx does,
+// commits, and leaves the group. When ctx ends first it goes on as Close and
+// the error says what was left.
+func (c *Consumer) Shutdown(ctx context.Context) error {
+	return c.stop(func() error { return c.engine.Shutdown(ctx) })
+}
+
+// Close cancels the handlers' context, waits at most CloseTimeout for them,
+// commits what is finished, and leaves the group. It returns
+// ErrHandlersRunning while handlers have not returned, nil once they have.
+// What a handler returns after its context was cancelled stays unfinished if
+// it is an error.
+func (c *Consumer) Close() error {
+	return c.stop(func() error { return c.engine.Close() })
+}
+
+func (c *Consumer) stop(stop func() error) error {
+	first := false
+	err := c.life.close(func() error {
+		first = true
+		err := stop()
+		if cerr := c.client.Close(); err == nil {
+			err = cerr
+		}
+		c.release()
+		if err == nil {
+			c.codec.Close()
+		}
+		return err
+	})
+	if !first && err != nil {
+		return c.engine.Close() // nil once the handlers have returned
+	}
+	return err
+}
+
+// ClientID returns the consumer's client id, which is its node name too.
+func (c *Consumer) ClientID() string { return c.id.clientID }
+
+// Assignment returns the queues that the consumer holds now, sorted; they are
+// the caller's.
+func (c *Consumer) Assignment() []MessageQueue {
+	if c.life.use() != nil {
+		return nil
+	}
+	return c.engine.Assignment()
+}
+
+// Status returns a snapshot; the zero value before Start.
+func (c *Consumer) Status() ConsumerStatus {
+	if c.life.state.Load() < lifeRunning {
+		return ConsumerStatus{}
+	}
+	s := c.engine.Status()
+	return ConsumerStatus{Received: s.Received, Consumed: s.Consumed, Failed: s.Failed, Running: s.Running}
+}

@@ -1,0 +1,161 @@
+package pocketmq
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Event is something that happened in a cluster: one struct per kind, with
+// EventBase embedded. OnEvent functions get events in order from one
+// goroutine, outside all locks. A function that can't keep up loses events
+// (Dropped tells how many), never slows the cluster down. It may call Close.
+type Event interface{ Base() EventBase }
+
+// EventBase is common to all events.
+type EventBase struct {
+	Time    time.Time
+	Node    string // the node it happened at: "ns-0", "broker-a/0", a client id
+	Dropped int64  // events lost before this one because OnEvent was too slow
+}
+
+// Base returns the common part.
+func (b EventBase) Base() EventBase { return b }
+
+// BrokerRegistered: a name server learned of a broker, or of a new address.
+type BrokerRegistered struct {
+	EventBase
+	Broker string
+	ID     int64
+	Addr   string
+}
+
+// BrokerExpired: a name server dropped a broker that did not say goodbye.
+type BrokerExpired struct {
+	EventBase
+	Broker string
+	ID     int64
+	Addr   string
+	Reason string // "silent" or "connection closed"
+}
+
+// RouteChanged: the routes of some topics changed at a name server.
+type RouteChanged struct {
+	EventBase
+	Topics []string
+}
+
+// MemberJoined: a client joined a consumer group at a broker.
+type MemberJoined struct {
+	EventBase
+	Group, Client string
+}
+
+// MemberLeft: a client left a consumer group at a broker.
+type MemberLeft struct {
+	EventBase
+	Group, Client string
+	Reason        string // "unregistered", "connection closed", "silent"
+}
+
+// Rebalanced: a consumer's share of a topic's queues changed.
+type Rebalanced struct {
+	EventBase
+	Group, Client, Topic string
+	Before, After        []MessageQueue // sorted
+	Reason               string         // "start", "members changed", "route changed", "periodic", "retry"
+}
+
+// StoreFenced: a broker's store refuses writes after a failed write or sync.
+type StoreFenced struct {
+	EventBase
+	Err error
+}
+
+// eventBuffer bounds what may wait for a slow OnEvent.
+const eventBuffer = 1024
+
+// emitter hands events to one OnEvent function. A nil emitter drops all.
+type emitter struct {
+	ch      chan queuedEvent
+	dropped atomic.Int64
+	stop    chan struct{}
+	done    chan struct{}
+}
+
+type queuedEvent struct {
+	base func(EventBase) Event
+	at   time.Time
+	node string
+}
+
+// newEmitter starts the goroutine that calls f; close ends it.
+func newEmitter(f func(Event)) *emitter {
+	if f == nil {
+		return nil
+	}
+	e := &emitter{ch: make(chan queuedEvent, eventBuffer), stop: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(e.done)
+		deliver := func(q queuedEvent) {
+			f(q.base(EventBase{Time: q.at, Node: q.node, Dropped: e.dropped.Swap(0)}))
+		}
+		for {
+			select {
+			case q := <-e.ch:
+				deliver(q)
+			case <-e.stop:
+				for { // what was emitted before close is still delivered
+					select {
+					case q := <-e.ch:
+						deliver(q)
+					default:
+						return
+					}
+				}
+			}
+		}
+	}()
+	return e
+}
+
+// emit queues an event made by base. It never blocks.
+func (e *emitter) emit(node string, base func(EventBase) Event) {
+	if e == nil {
+		return
+	}
+	select {
+	case e.ch <- queuedEvent{base, time.Now(), node}:
+	default:
+		e.dropped.Add(1)
+	}
+}
+
+// close delivers what is queued and joins the goroutine. Called from OnEvent
+// itself it gives up after closeTimeout with ErrHandlersRunning.
+func (e *emitter) close() error {
+	if e == nil {
+		return nil
+	}
+	close(e.stop)
+	return waitOr(e.done, closeTimeout)
+}
+
+// closeTimeout bounds how long a Close waits for user code.
+const closeTimeout = 10 * time.Second
+
+// waitOr waits for done, at most d; then ErrHandlersRunning.
+func waitOr(done <-chan struct{}, d time.Duration) error {
+	select {
+	case <-done:
+		return nil
+	default:
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-t.C:
+		return ErrHandlersRunning
+	}
+}

@@ -1,0 +1,281 @@
+package pocketmq
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pocketmq/pocketmq/internal/routetable"
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// NameServerConfig configures a NameServer. It is copied by NewNameServer.
+type NameServerConfig struct {
+	Name      string // node name; "" = "ns-0"
+	Addr      string // host:port to listen on; "" = chosen by the Transport
+	Transport Transport
+	Timings   Timings
+	Logger    *slog.Logger // nil = silent
+	OnEvent   func(Event)  // nil = none
+}
+
+// NameServer holds the routes of a cluster: which brokers there are and which
+// topics they serve. It keeps nothing on disk, knows no other name server, and
+// forgets brokers that fall silent. Safe for concurrent use.
+// Java: NamesrvController, RouteInfoManager.
+type NameServer struct {
+	cfg  NameServerConfig
+	wire wiring
+	log  *slog.Logger
+	life life
+
+	run atomic.Pointer[nameServerRun] // nil before Start
+}
+
+// wiring is what a Cluster shares with its members; a member on its own makes
+// its own.
+type wiring struct {
+	events *emitter // nil = no OnEvent, or not made yet
+	faults *faults
+	shared bool // events belongs to the cluster
+}
+
+// nameServerRun is what lives from Start to Close.
+type nameServerRun struct {
+	*NameServer
+	table    *routetable.Table
+	listener protocol.Listener
+	events   *emitter
+	conns    atomic.Uint64 // last connection id
+	requests atomic.Int64
+	changes  atomic.Int64
+	stopping atomic.Bool // sessions that end now say nothing about their brokers
+	cancel   context.CancelFunc
+	loop     sync.WaitGroup
+}
+
+// NewNameServer checks cfg and starts nothing. An unusable config is
+// ErrInvalidConfig, with all violations listed.
+func NewNameServer(cfg NameServerConfig) (*NameServer, error) {
+	return newNameServer(cfg, wiring{faults: &faults{}})
+}
+
+func newNameServer(cfg NameServerConfig, w wiring) (*NameServer, error) {
+	if cfg.Name == "" {
+		cfg.Name = "ns-0"
+	}
+	p := problems{what: "NameServerConfig"}
+	cfg.Timings.validate(&p)
+	checkAddr(&p, "Addr", cfg.Addr)
+	if cfg.Transport == nil {
+		p.add("Transport is nil: use pocketmq.InMemory()")
+	}
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	cfg.Timings = cfg.Timings.withDefaults()
+	s := &NameServer{cfg: cfg, wire: w, log: loggerOf(cfg.Logger, "node", cfg.Name)}
+	s.life.what = "name server " + cfg.Name
+	return s, nil
+}
+
+// Start listens and returns when the name server serves. ctx bounds the start
+// only.
+func (s *NameServer) Start(ctx context.Context) error { return s.life.start(ctx, s.open) }
+
+func (s *NameServer) open(ctx context.Context) error {
+	r := &nameServerRun{NameServer: s, table: routetable.New(), events: s.wire.events}
+	l, err := s.cfg.Transport.ListenNameServer(ctx, protocol.Listen{Node: s.cfg.Name, Addr: s.cfg.Addr}, r)
+	if err != nil {
+		return err
+	}
+	r.listener = l
+	if !s.wire.shared {
+		r.events = newEmitter(s.cfg.OnEvent)
+	}
+	loopCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r.cancel = cancel
+	s.run.Store(r)
+	r.loop.Go(func() { r.scan(loopCtx) })
+	s.log.Info("name server serves", "addr", l.Addr())
+	return nil
+}
+
+// Close ends all sessions and returns when nothing runs any more.
+func (s *NameServer) Close() error {
+	return s.life.close(func() error {
+		r := s.run.Load()
+		r.stopping.Store(true)
+		r.cancel()
+		err := r.listener.Close()
+		r.loop.Wait()
+		if !s.wire.shared {
+			err = errors.Join(err, r.events.close())
+		}
+		s.log.Info("name server closed")
+		return err
+	})
+}
+
+// Name returns the node name.
+func (s *NameServer) Name() string { return s.cfg.Name }
+
+// Addr returns the address that brokers and clients dial, "" before Start.
+func (s *NameServer) Addr() string {
+	if r := s.run.Load(); r != nil {
+		return r.listener.Addr()
+	}
+	return ""
+}
+
+// Status returns a snapshot; the zero value before Start.
+func (s *NameServer) Status() NameServerStatus {
+	r := s.run.Load()
+	if r == nil {
+		return NameServerStatus{}
+	}
+	st := NameServerStatus{
+		Topics:       len(r.table.Topics()),
+		RouteChanges: r.changes.Load(),
+		Requests:     r.requests.Load(),
+	}
+	for _, l := range r.table.Live(time.Now()) {
+		st.Brokers = append(st.Brokers, BrokerLive{Name: l.Name, ID: l.ID, Addr: l.Addr, Age: l.Age})
+	}
+	return st
+}
+
+// scan drops silent brokers, first after BrokerScanDelay, then every
+// BrokerScan. Java: RouteInfoManager.scanNotActiveBroker.
+func (r *nameServerRun) scan(ctx context.Context) {
+	t := time.NewTimer(r.cfg.Timings.BrokerScanDelay)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-t.C:
+			t.Reset(r.cfg.Timings.BrokerScan)
+			r.expired(r.table.Expire(now), "silent")
+		}
+	}
+}
+
+func (r *nameServerRun) expired(gone []routetable.Expired, reason string) {
+	for _, e := range gone {
+		r.log.Warn("broker dropped", "broker", e.BrokerName, "id", e.ID, "addr", e.Addr, "reason", reason)
+		r.events.emit(r.cfg.Name, func(b EventBase) Event {
+			return BrokerExpired{b, e.BrokerName, e.ID, e.Addr, reason}
+		})
+		r.routesChanged(e.Topics)
+	}
+}
+
+func (r *nameServerRun) routesChanged(topics []string) {
+	if len(topics) == 0 {
+		return
+	}
+	r.changes.Add(int64(len(topics)))
+	r.events.emit(r.cfg.Name, func(b EventBase) Event { return RouteChanged{b, topics} })
+}
+
+// Connect opens a session; transports call it.
+func (r *nameServerRun) Connect(s protocol.Session) protocol.NameServerConn {
+	return &nameServerSession{nameServerRun: r, conn: r.conns.Add(1), peer: s}
+}
+
+// nameServerSession is a connection of a broker or a client.
+type nameServerSession struct {
+	*nameServerRun
+	conn uint64
+	peer protocol.Session
+}
+
+func serveNS[Q, R any](ctx context.Context, s *nameServerSession, code Code, topic string, q *Q, serve func(context.Context, *Q) (*R, error)) (*R, error) {
+	s.requests.Add(1)
+	resp, err := handled(ctx, s.wire.faults, request{code: code, node: s.cfg.Name, from: s.peer.Node, topic: topic}, q, serve)
+	return resp, answer(ctx, s.cfg.Name, err)
+}
+
+// RegisterBroker takes in a broker and its topics.
+func (s *nameServerSession) RegisterBroker(ctx context.Context, q *protocol.RegisterBrokerRequest) (*protocol.RegisterBrokerResponse, error) {
+	return serveNS(ctx, s, protocol.CodeRegisterBroker, "", q, func(_ context.Context, q *protocol.RegisterBrokerRequest) (*protocol.RegisterBrokerResponse, error) {
+		if _, err := netip.ParseAddrPort(q.Addr); err != nil {
+			return nil, protocol.Errorf(protocol.SystemError, "broker %s registers with address %q, which is no host:port with an IP literal", q.BrokerName, q.Addr)
+		}
+		resp, change, err := s.table.Register(time.Now(), s.conn, q)
+		if err != nil {
+			return nil, err
+		}
+		if change.Registered {
+			s.log.Info("broker registered", "broker", q.BrokerName, "id", q.BrokerID, "addr", q.Addr, "topics", len(q.Topics))
+			s.events.emit(s.cfg.Name, func(b EventBase) Event {
+				return BrokerRegistered{b, q.BrokerName, q.BrokerID, q.Addr}
+			})
+		}
+		s.routesChanged(change.Topics)
+		return resp, nil
+	})
+}
+
+// UnregisterBroker takes a broker out of the routes.
+func (s *nameServerSession) UnregisterBroker(ctx context.Context, q *protocol.UnregisterBrokerRequest) (*protocol.UnregisterBrokerResponse, error) {
+	return serveNS(ctx, s, protocol.CodeUnregisterBroker, "", q, func(_ context.Context, q *protocol.UnregisterBrokerRequest) (*protocol.UnregisterBrokerResponse, error) {
+		s.routesChanged(s.table.Unregister(q).Topics)
+		return &protocol.UnregisterBrokerResponse{}, nil
+	})
+}
+
+// BrokerHeartbeat keeps a broker alive.
+func (s *nameServerSession) BrokerHeartbeat(ctx context.Context, q *protocol.BrokerHeartbeatRequest) (*protocol.BrokerHeartbeatResponse, error) {
+	return serveNS(ctx, s, protocol.CodeBrokerHeartbeat, "", q, func(_ context.Context, q *protocol.BrokerHeartbeatRequest) (*protocol.BrokerHeartbeatResponse, error) {
+		s.table.Heartbeat(time.Now(), q)
+		return &protocol.BrokerHeartbeatResponse{}, nil
+	})
+}
+
+// QueryDataVersion tells whether a broker's topics are known in this version.
+func (s *nameServerSession) QueryDataVersion(ctx context.Context, q *protocol.QueryDataVersionRequest) (*protocol.QueryDataVersionResponse, error) {
+	return serveNS(ctx, s, protocol.CodeQueryDataVersion, "", q, func(_ context.Context, q *protocol.QueryDataVersionRequest) (*protocol.QueryDataVersionResponse, error) {
+		resp := s.table.DataVersion(time.Now(), q)
+		return &resp, nil
+	})
+}
+
+// GetRoute answers where a topic lies.
+func (s *nameServerSession) GetRoute(ctx context.Context, q *protocol.GetRouteRequest) (*protocol.GetRouteResponse, error) {
+	return serveNS(ctx, s, protocol.CodeGetRoute, q.Topic, q, func(_ context.Context, q *protocol.GetRouteRequest) (*protocol.GetRouteResponse, error) {
+		route, ok := s.table.Route(q.Topic)
+		if !ok {
+			return nil, protocol.Errorf(protocol.TopicNotExist, "No topic route info in name server for the topic: %s", q.Topic)
+		}
+		return &protocol.GetRouteResponse{Route: route}, nil
+	})
+}
+
+// GetClusterInfo lists all brokers.
+func (s *nameServerSession) GetClusterInfo(ctx context.Context, q *protocol.GetClusterInfoRequest) (*protocol.GetClusterInfoResponse, error) {
+	return serveNS(ctx, s, protocol.CodeGetClusterInfo, "", q, func(context.Context, *protocol.GetClusterInfoRequest) (*protocol.GetClusterInfoResponse, error) {
+		return &protocol.GetClusterInfoResponse{Brokers: s.table.ClusterInfo()}, nil
+	})
+}
+
+// GetAllTopics lists all topics.
+func (s *nameServerSession) GetAllTopics(ctx context.Context, q *protocol.GetAllTopicsRequest) (*protocol.GetAllTopicsResponse, error) {
+	return serveNS(ctx, s, protocol.CodeGetAllTopics, "", q, func(context.Context, *protocol.GetAllTopicsRequest) (*protocol.GetAllTopicsResponse, error) {
+		return &protocol.GetAllTopicsResponse{Topics: s.table.Topics()}, nil
+	})
+}
+
+// Close ends the session: a broker that registered through it is dropped at
+// once. Java: BrokerHousekeepingService.
+func (s *nameServerSession) Close() error {
+	if !s.stopping.Load() {
+		s.expired(s.table.ConnClosed(s.conn), "connection closed")
+	}
+	return nil
+}

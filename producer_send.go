@@ -1,0 +1,530 @@
+package pocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// Send stores m and returns where. It blocks for at most SendTimeout, or until
+// ctx ends. The queue is the next one of the topic, or the one of m's
+// ShardingKey.
+//
+// Errors: ErrIllegalMessage, ErrIllegalName, ErrMessageTooLarge before
+// anything is sent; ErrNoRoute; ErrTimeout when the time is used up;
+// otherwise what the last attempt got. ErrFlushDiskTimeout comes with the
+// result: the message is stored.
+func (p *Producer) Send(ctx context.Context, m *Message) (*SendResult, error) {
+	return p.send(ctx, m, choice{})
+}
+
+// SendTo is Send to queue q of m's topic. A queue that the topic does not have
+// or that is not writable is ErrIllegalMessage.
+func (p *Producer) SendTo(ctx context.Context, q MessageQueue, m *Message) (*SendResult, error) {
+	if m != nil && q.Topic != m.Topic {
+		return nil, fmt.Errorf("%w: queue %v is not of the message's topic %q", ErrIllegalMessage, q, clip(m.Topic))
+	}
+	return p.send(ctx, m, choice{queue: &q})
+}
+
+// SendSelect is Send to the queue that s chooses.
+func (p *Producer) SendSelect(ctx context.Context, m *Message, s QueueSelector) (*SendResult, error) {
+	if s == nil {
+		return nil, fmt.Errorf("%w: the QueueSelector is nil", ErrIllegalMessage)
+	}
+	return p.send(ctx, m, choice{selector: s})
+}
+
+// SendBatch stores ms, all of one topic, in one queue without a gap, and in
+// their order. A broker that crashes meanwhile may keep a prefix of them.
+func (p *Producer) SendBatch(ctx context.Context, ms []*Message) (*SendResult, error) {
+	if err := p.life.use(); err != nil {
+		return nil, err
+	}
+	out, err := p.prepareBatch(ms)
+	if err != nil {
+		p.failed.Add(1)
+		return nil, err
+	}
+	return p.count(p.deliver(ctx, out))
+}
+
+// SendOneway hands m to a broker and does not wait for an answer: whether it
+// is stored is not known, and nothing is retried.
+func (p *Producer) SendOneway(ctx context.Context, m *Message) error {
+	if err := p.life.use(); err != nil {
+		return err
+	}
+	out, err := p.prepare(m, choice{})
+	if err == nil {
+		out.req.Oneway = true
+		_, err = p.deliver(ctx, out)
+	}
+	if err != nil {
+		p.failed.Add(1)
+		return err
+	}
+	p.sent.Add(1)
+	return nil
+}
+
+// SendAsync is Send in the background. When it returns nil, done runs exactly
+// once, on another goroutine, with what Send would have returned; otherwise
+// never. With MaxInFlight sends running it blocks until one ends or ctx does;
+// afterwards ctx bounds the send as it bounds Send. m may be reused when
+// SendAsync has returned. A panic of done is recovered and logged.
+func (p *Producer) SendAsync(ctx context.Context, m *Message, done func(*SendResult, error)) error {
+	if err := p.life.use(); err != nil {
+		return err
+	}
+	if done == nil {
+		return fmt.Errorf("%w: SendAsync without a callback; use SendOneway", ErrIllegalMessage)
+	}
+	out, err := p.prepare(m, choice{})
+	if err != nil {
+		p.failed.Add(1)
+		return err
+	}
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for one of %d asynchronous sends to end (ProducerConfig.MaxInFlight): %w", p.cfg.MaxInFlight, ctx.Err())
+	case <-p.ctx.Done():
+		return p.life.unusable()
+	}
+	p.async.add()
+	if p.ctx.Err() != nil { // Close may have counted already
+		p.async.remove()
+		<-p.slots
+		return p.life.unusable()
+	}
+	if out.req.SysFlag&message.FlagCompressed == 0 {
+		out.req.Body = slices.Clone(out.req.Body)
+	}
+	go func() {
+		defer p.async.remove()
+		defer func() { <-p.slots }()
+		sendCtx, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(p.ctx, cancel)
+		res, err := p.count(p.deliver(sendCtx, out))
+		stop()
+		cancel()
+		defer func() {
+			if r := recover(); r != nil {
+				p.log.Error("SendAsync callback panicked", "panic", r, "stack", string(debug.Stack()))
+			}
+		}()
+		done(res, err)
+	}()
+	return nil
+}
+
+// choice is how the queue of a message is chosen; zero = round robin.
+type choice struct {
+	queue    *MessageQueue
+	selector QueueSelector
+	key      string // sharding key
+	message  *Message
+}
+
+// fixed tells that a retry must go to the same queue.
+func (c choice) fixed() bool { return c.queue != nil || c.selector != nil || c.key != "" }
+
+// outgoing is a send that is ready to leave.
+type outgoing struct {
+	req    protocol.SendMessageRequest
+	choice choice
+	msgID  string
+	msgIDs []string // of a batch
+}
+
+func (p *Producer) send(ctx context.Context, m *Message, c choice) (*SendResult, error) {
+	if err := p.life.use(); err != nil {
+		return nil, err
+	}
+	out, err := p.prepare(m, c)
+	if err != nil {
+		p.failed.Add(1)
+		return nil, err
+	}
+	return p.count(p.deliver(ctx, out))
+}
+
+// count adds a finished send to the status.
+func (p *Producer) count(res *SendResult, err error) (*SendResult, error) {
+	if res != nil {
+		p.sent.Add(1)
+	} else {
+		p.failed.Add(1)
+	}
+	return res, err
+}
+
+// prepare turns m into a request: everything that can be wrong with a message
+// is found here, before anything is sent.
+func (p *Producer) prepare(m *Message, c choice) (*outgoing, error) {
+	if err := p.checkMessage(m); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	out := &outgoing{choice: c, msgID: p.keys.Next(now)}
+	out.choice.message = m
+	if c.queue == nil && c.selector == nil {
+		out.choice.key = m.ShardingKey
+	}
+	out.req = protocol.SendMessageRequest{
+		ProducerGroup:      p.cfg.Group,
+		Topic:              m.Topic,
+		DefaultTopic:       message.AutoCreateTopic,
+		DefaultTopicQueues: p.cfg.DefaultTopicQueues,
+		BornTime:           now,
+		Flag:               m.Flag,
+		Body:               m.Body,
+	}
+	var buf [256]byte
+	out.req.Properties = string(m.AppendProperties(buf[:0], out.msgID))
+	if len(out.req.Properties) > message.MaxPropertiesLength {
+		return nil, fmt.Errorf("%w: the properties take %d bytes, at most %d fit", ErrIllegalMessage, len(out.req.Properties), message.MaxPropertiesLength)
+	}
+	if p.cfg.CompressOver > 0 && len(m.Body) >= p.cfg.CompressOver {
+		body, flag, err := p.codec.Compress(nil, m.Body, p.cfg.Compression)
+		if err != nil {
+			return nil, fmt.Errorf("compress %d bytes: %w", len(m.Body), err)
+		}
+		out.req.Body, out.req.SysFlag = body, flag
+	}
+	return out, nil
+}
+
+func (p *Producer) checkMessage(m *Message) error {
+	if m == nil {
+		return fmt.Errorf("%w: the message is nil", ErrIllegalMessage)
+	}
+	if err := checkTopicName(m.Topic); err != nil {
+		return err
+	}
+	if message.IsNotSendable(m.Topic) {
+		return fmt.Errorf("%w: topic %s is reserved, it takes no messages from producers", ErrNoPermission, m.Topic)
+	}
+	if len(m.Body) == 0 {
+		return fmt.Errorf("%w: the body is empty", ErrIllegalMessage)
+	}
+	if len(m.Body) > p.cfg.MaxMessageSize {
+		return fmt.Errorf("%w: the body has %d bytes, at most %d are allowed (ProducerConfig.MaxMessageSize)", ErrMessageTooLarge, len(m.Body), p.cfg.MaxMessageSize)
+	}
+	if err := m.Validate(); err != nil {
+		if errors.Is(err, ErrIllegalMessage) {
+			return err
+		}
+		return tagged(ErrIllegalMessage, err)
+	}
+	if m.DelayLevel != 0 || m.Delay != 0 || !m.DeliverAt.IsZero() {
+		return fmt.Errorf("%w: delayed messages (DelayLevel, Delay, DeliverAt)", ErrNotSupported)
+	}
+	return nil
+}
+
+func (p *Producer) prepareBatch(ms []*Message) (*outgoing, error) {
+	if len(ms) == 0 {
+		return nil, fmt.Errorf("%w: the batch is empty", ErrIllegalMessage)
+	}
+	now := time.Now()
+	out := &outgoing{msgIDs: make([]string, len(ms))}
+	size := 0
+	for i, m := range ms {
+		if err := p.checkMessage(m); err != nil {
+			return nil, fmt.Errorf("message %d of the batch: %w", i, err)
+		}
+		switch {
+		case m.Topic != ms[0].Topic:
+			return nil, fmt.Errorf("%w: message %d of the batch is of topic %q, message 0 of %q; a batch goes to one queue", ErrIllegalMessage, i, m.Topic, ms[0].Topic)
+		case m.ShardingKey != ms[0].ShardingKey:
+			return nil, fmt.Errorf("%w: message %d of the batch has sharding key %q, message 0 %q; a batch goes to one queue", ErrIllegalMessage, i, m.ShardingKey, ms[0].ShardingKey)
+		case m.NoWait != ms[0].NoWait:
+			return nil, fmt.Errorf("%w: message %d of the batch differs from message 0 in NoWait", ErrIllegalMessage, i)
+		}
+		size += len(m.Body) + 160
+	}
+	if strings.HasPrefix(ms[0].Topic, message.RetryPrefix) {
+		return nil, fmt.Errorf("%w: a batch to a retry topic is not allowed", ErrIllegalMessage)
+	}
+	body := make([]byte, 0, size)
+	var scratch [512]byte
+	for i, m := range ms {
+		out.msgIDs[i] = p.keys.Next(now)
+		props := m.AppendProperties(scratch[:0], out.msgIDs[i])
+		if len(props) > message.MaxPropertiesLength {
+			return nil, fmt.Errorf("%w: the properties of message %d of the batch take %d bytes, at most %d fit", ErrIllegalMessage, i, len(props), message.MaxPropertiesLength)
+		}
+		body = message.AppendBatch(body, m.Flag, m.Body, string(props))
+	}
+	if len(body) > p.cfg.MaxMessageSize {
+		return nil, fmt.Errorf("%w: the batch has %d bytes, at most %d are allowed (ProducerConfig.MaxMessageSize)", ErrMessageTooLarge, len(body), p.cfg.MaxMessageSize)
+	}
+	out.msgID = out.msgIDs[0]
+	out.choice = choice{key: ms[0].ShardingKey, message: ms[0]}
+	out.req = protocol.SendMessageRequest{
+		ProducerGroup:      p.cfg.Group,
+		Topic:              ms[0].Topic,
+		DefaultTopic:       message.AutoCreateTopic,
+		DefaultTopicQueues: p.cfg.DefaultTopicQueues,
+		BornTime:           now,
+		Batch:              true,
+		Body:               body,
+	}
+	if ms[0].NoWait {
+		out.req.Properties = string(message.AppendProperty(nil, message.PropWait, "false"))
+	}
+	return out, nil
+}
+
+// deliver tries brokers until one has stored the message, within SendTimeout.
+// Java: DefaultMQProducerImpl.sendDefaultImpl.
+func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, error) {
+	p.inFlight.Add(1)
+	defer p.inFlight.Add(-1)
+	start := time.Now()
+	budget := withDeadline(ctx, start.Add(p.cfg.SendTimeout))
+	defer budget.end()
+
+	attempts := 1
+	if p.cfg.Retries > 0 && !out.req.Oneway {
+		attempts += p.cfg.Retries
+	}
+	var queue MessageQueue
+	var tried []attempt
+	chosen := false
+	for n := 0; n < attempts; n++ {
+		if n > 0 {
+			if budget.Err() != nil || p.ctx.Err() != nil {
+				break
+			}
+			p.retried.Add(1)
+		}
+		if !chosen || !out.choice.fixed() {
+			route, err := p.publishRoute(budget, out.req.Topic)
+			if err != nil {
+				if len(tried) > 0 {
+					break // what the attempts got says more
+				}
+				return nil, p.budgetError(ctx, budget, start, nil, err)
+			}
+			if queue, err = p.choose(out, route, queue.BrokerName); err != nil {
+				return nil, err
+			}
+			chosen = true
+		}
+		limit := p.cfg.SendTimeout
+		if left := time.Until(budget.deadline); p.cfg.AttemptTimeout > 0 {
+			limit = min(p.cfg.AttemptTimeout, left)
+		} else {
+			limit = left / time.Duration(attempts-n)
+		}
+		res, err := p.attempt(budget, out, queue, limit)
+		if res != nil || err == nil {
+			return res, err
+		}
+		tried = append(tried, attempt{queue.BrokerName, err})
+		if !retriable(err) {
+			break
+		}
+		if out.choice.fixed() && n+1 < attempts {
+			// The queue stays, its broker may have moved; a refused dial would use
+			// the attempts up in no time.
+			p.forgetRoute(budget, out.req.Topic)
+			if errors.Is(err, ErrUnreachable) {
+				p.pause(budget, time.Until(budget.deadline)/time.Duration(attempts-n))
+			}
+		}
+	}
+	return nil, p.budgetError(ctx, budget, start, tried, nil)
+}
+
+type attempt struct {
+	broker string
+	err    error
+}
+
+// pause waits d, or until ctx or the producer ends.
+func (p *Producer) pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	case <-p.ctx.Done():
+	}
+}
+
+// attempt sends once to the master of queue's broker.
+func (p *Producer) attempt(budget context.Context, out *outgoing, queue MessageQueue, limit time.Duration) (*SendResult, error) {
+	addr, ok := p.client.MasterAddr(queue.BrokerName)
+	if !ok {
+		return nil, fmt.Errorf("broker %s has no known master: %w", queue.BrokerName, ErrUnreachable)
+	}
+	ctx := withDeadline(budget, time.Now().Add(limit))
+	defer ctx.end()
+	conn, err := p.client.Broker(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	req := out.req
+	req.QueueID = queue.QueueID
+	resp, err := conn.SendMessage(ctx, &req)
+	if err != nil {
+		var answered *protocol.Error
+		if !errors.As(err, &answered) && ctx.Err() == nil {
+			p.client.Lost(addr, conn)
+		}
+		if resp == nil {
+			return nil, err
+		}
+	}
+	if out.req.Oneway {
+		return nil, nil
+	}
+	res := &SendResult{
+		MsgID: out.msgID, MsgIDs: out.msgIDs, OffsetMsgID: resp.MsgID,
+		Queue: MessageQueue{Topic: queue.Topic, BrokerName: queue.BrokerName, QueueID: resp.QueueID}, QueueOffset: resp.QueueOffset,
+	}
+	if errors.Is(err, ErrFlushDiskTimeout) {
+		res.Status = SendFlushDiskTimeout
+	}
+	return res, err
+}
+
+// retriable tells whether another attempt may do better. Java:
+// DefaultMQProducer.retryResponseCodes, plus every failure of the transport.
+func retriable(err error) bool {
+	var e *protocol.Error
+	if !errors.As(err, &e) {
+		return true
+	}
+	switch e.Code {
+	case protocol.TopicNotExist, protocol.ServiceNotAvailable, protocol.SystemError, protocol.SystemBusy, protocol.NoPermission:
+		return true
+	}
+	return false
+}
+
+// publishRoute returns where topic can be sent to. A topic that no name server
+// knows goes where the template of auto-creation lies: the broker makes it.
+// That answer is not kept, so the next send sees the real route.
+// Java: DefaultMQProducerImpl.tryToFindTopicPublishInfo.
+func (p *Producer) publishRoute(ctx context.Context, topic string) ([]MessageQueue, error) {
+	route, err := p.client.Route(ctx, topic)
+	if err == nil {
+		if len(route.Publish) == 0 {
+			return nil, fmt.Errorf("topic %q has no writable queue with a master: %w", topic, ErrNoRoute)
+		}
+		return route.Publish, nil
+	}
+	if !errors.Is(err, ErrNoRoute) {
+		return nil, err
+	}
+	template, terr := p.client.Route(ctx, message.AutoCreateTopic)
+	if terr != nil {
+		return nil, err
+	}
+	var queues []MessageQueue
+	for _, q := range template.Publish {
+		if q.QueueID < p.cfg.DefaultTopicQueues {
+			queues = append(queues, MessageQueue{Topic: topic, BrokerName: q.BrokerName, QueueID: q.QueueID})
+		}
+	}
+	if len(queues) == 0 {
+		return nil, err
+	}
+	return queues, nil
+}
+
+// forgetRoute asks for the topic's route again; an error leaves the old one.
+func (p *Producer) forgetRoute(ctx context.Context, topic string) {
+	if _, _, err := p.client.Refresh(ctx, topic); err != nil {
+		p.log.Debug("route not refreshed", "topic", topic, "err", err)
+	}
+}
+
+// choose picks the queue for a send; failed is the broker of the last attempt.
+func (p *Producer) choose(out *outgoing, queues []MessageQueue, failed string) (MessageQueue, error) {
+	c := out.choice
+	switch {
+	case c.queue != nil:
+		if !slices.Contains(queues, *c.queue) {
+			return MessageQueue{}, fmt.Errorf("%w: queue %v is not a writable queue of its topic", ErrIllegalMessage, *c.queue)
+		}
+		return *c.queue, nil
+	case c.selector != nil:
+		q, err := callSelector(c.selector, c.message, slices.Clone(queues))
+		if err != nil {
+			return MessageQueue{}, err
+		}
+		if !slices.Contains(queues, q) {
+			return MessageQueue{}, fmt.Errorf("%w: the QueueSelector chose %v, which is not a writable queue of the topic", ErrIllegalMessage, q)
+		}
+		return q, nil
+	case c.key != "":
+		h := fnv.New32a()
+		h.Write([]byte(c.key)) // never fails
+		return queues[h.Sum32()%uint32(len(queues))], nil
+	}
+	q, _ := p.cursor(out.req.Topic).Pick(queues, failed) // queues is not empty
+	return q, nil
+}
+
+func callSelector(s QueueSelector, m *Message, queues []MessageQueue) (q MessageQueue, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: the QueueSelector panicked: %v", ErrIllegalMessage, r)
+		}
+	}()
+	return s(m, queues)
+}
+
+// budgetError tells what all attempts of a send got.
+func (p *Producer) budgetError(ctx context.Context, budget *deadlineCtx, start time.Time, tried []attempt, err error) error {
+	used := time.Since(start)
+	var kinds []error
+	text := "send failed"
+	if len(tried) > 0 {
+		var each []string
+		for _, a := range tried {
+			t := a.err.Error()
+			if !strings.Contains(t, a.broker) {
+				t = a.broker + ": " + t
+			}
+			each = append(each, t)
+			kinds = append(kinds, a.err)
+		}
+		plural := "s"
+		if len(tried) == 1 {
+			plural = ""
+		}
+		text = fmt.Sprintf("send failed after %d attempt%s in %v: %s", len(tried), plural, used.Round(time.Millisecond), strings.Join(each, "; "))
+	} else if err != nil {
+		text = "send failed: " + err.Error()
+		kinds = append(kinds, err)
+	}
+	switch {
+	case p.ctx.Err() != nil:
+		text += "; " + p.life.what + " was closed meanwhile"
+		kinds = append(kinds, ErrClosed)
+	case ctx.Err() != nil:
+		kinds = append(kinds, ctx.Err())
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			kinds = append(kinds, ErrTimeout)
+		}
+	case budget.Err() != nil:
+		kinds = append(kinds, ErrTimeout)
+		text += fmt.Sprintf(" (ProducerConfig.SendTimeout is %v)", p.cfg.SendTimeout)
+	}
+	return &configError{text: text, kinds: kinds}
+}

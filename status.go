@@ -1,0 +1,71 @@
+package pocketmq
+
+import "time"
+
+// NameServerStatus is a snapshot of a name server.
+type NameServerStatus struct {
+	Brokers      []BrokerLive // sorted by name and id
+	Topics       int
+	RouteChanges int64 // topics whose route changed, since Start
+	Requests     int64 // served, since Start
+}
+
+// BrokerLive is a broker as a name server sees it.
+type BrokerLive struct {
+	Name string
+	ID   int64
+	Addr string
+	Age  time.Duration // since its last sign of life
+}
+
+// BrokerStatus is a snapshot of a broker.
+type BrokerStatus struct {
+	Writable bool
+	Reason   string // why not writable; "" when it is
+	// Positions count the records of the commit log from 1; each is the last
+	// one that is kept, written, synced, dispatched to its queue (0 = none).
+	MinPosition, WrittenPosition, SyncedPosition, DispatchedPosition int64
+	Cut                                                              int // records cut from a torn end at the last open
+	HeldPulls, Connections                                           int
+	PutRate, GetRate                                                 float64 // messages a second since the Status call before this one (at least a second apart), or since Start
+	Err                                                              error   // what fenced the store; nil when nothing did
+}
+
+// GroupStatus is a snapshot of a consumer group as one broker sees it.
+type GroupStatus struct {
+	Name    string
+	Members []MemberStatus // sorted by client id
+	Queues  []QueueLag     // queues of the broker that the group subscribes to or has committed, sorted
+}
+
+// MemberStatus is one member of a consumer group.
+type MemberStatus struct {
+	ClientID, Addr string
+	Subscriptions  map[string]string // topic -> expression
+	LastHeartbeat  time.Time
+}
+
+// QueueLag tells how far a group has come in a queue.
+type QueueLag struct {
+	Queue     MessageQueue
+	Committed int64 // -1 = none
+	Max       int64 // the queue's end
+	Lag       int64 // messages not consumed; without a commit, all that the queue holds
+}
+
+// ConsumerStatus counts what a consumer did since its Start.
+type ConsumerStatus struct {
+	Received int64 // messages pulled that match the subscription
+	Consumed int64 // messages whose handler returned nil
+	Failed   int64 // failed deliveries
+	Running  int   // handlers running now
+}
+
+// ProducerStatus counts what a producer did since its Start. A batch counts
+// once.
+type ProducerStatus struct {
+	Sent     int64 // acknowledged, or handed over oneway
+	Failed   int64 // returned an error
+	Retried  int64 // attempts after the first one
+	InFlight int   // sends running now
+}

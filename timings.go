@@ -1,0 +1,138 @@
+package pocketmq
+
+import "time"
+
+// Timings holds every interval of a cluster and its clients. A zero field
+// means RocketMQ's default, given in brackets; a negative one is refused.
+// The Java name of each is given where there is one.
+type Timings struct {
+	BrokerRegister  time.Duration // a broker registers with every name server this often [30 s] (registerNameServerPeriod)
+	BrokerExpire    time.Duration // a broker silent for longer is dropped from the routes at the next scan [120 s] (heartbeatTimeoutMillis)
+	BrokerScanDelay time.Duration // a name server's first scan for silent brokers after its start [5 s]
+	BrokerScan      time.Duration // between two scans [10 s] (scanNotActiveBrokerInterval; 5 s in 5.x)
+
+	ClientHeartbeat time.Duration // clients to brokers [30 s] (heartbeatBrokerInterval)
+	ClientExpire    time.Duration // a client silent for longer leaves its groups at the next scan [120 s] (channelExpiredTimeout)
+	ClientScan      time.Duration // between two scans of a broker [10 s]
+
+	RouteRefresh time.Duration // clients ask for the routes they use [30 s] (pollNameServerInterval)
+	RouteRetry   time.Duration // a consumer asks again for a subscribed topic without a route [1 s]
+
+	Rebalance      time.Duration // a consumer recomputes its share of queues [20 s] (rocketmq.client.rebalance.waitInterval)
+	RebalanceRetry time.Duration // the same after a round that left something open [1 s] (rocketmq.client.rebalance.minInterval)
+
+	OffsetPersist time.Duration // offsets: client to broker, and broker to disk [5 s] (persistConsumerOffsetInterval, flushConsumerOffsetInterval)
+
+	PullSuspend    time.Duration // a broker holds a pull that finds nothing for this long [15 s] (brokerSuspendMaxTimeMillis)
+	PullErrorDelay time.Duration // a failed pull is repeated after this [3 s] (pullTimeDelayMillsWhenException)
+
+	FlushInterval time.Duration // AsyncFlush: fsync this often [500 ms] (flushIntervalCommitLog)
+	FlushTimeout  time.Duration // SyncFlush: wait this long for the fsync [5 s] (syncFlushTimeout)
+
+	// DelayLevels are the delays before a failed message is handed out again:
+	// level 3 after the first failure, then one level higher each time, the last
+	// one from then on [1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h]
+	// (messageDelayLevel). Level 1 is DelayLevels[0].
+	DelayLevels []time.Duration
+}
+
+// DefaultTimings returns RocketMQ's defaults.
+func DefaultTimings() Timings {
+	return Timings{
+		BrokerRegister:  30 * time.Second,
+		BrokerExpire:    120 * time.Second,
+		BrokerScanDelay: 5 * time.Second,
+		BrokerScan:      10 * time.Second,
+		ClientHeartbeat: 30 * time.Second,
+		ClientExpire:    120 * time.Second,
+		ClientScan:      10 * time.Second,
+		RouteRefresh:    30 * time.Second,
+		RouteRetry:      time.Second,
+		Rebalance:       20 * time.Second,
+		RebalanceRetry:  time.Second,
+		OffsetPersist:   5 * time.Second,
+		PullSuspend:     15 * time.Second,
+		PullErrorDelay:  3 * time.Second,
+		FlushInterval:   500 * time.Millisecond,
+		FlushTimeout:    5 * time.Second,
+		DelayLevels: []time.Duration{
+			time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+			time.Minute, 2 * time.Minute, 3 * time.Minute, 4 * time.Minute, 5 * time.Minute,
+			6 * time.Minute, 7 * time.Minute, 8 * time.Minute, 9 * time.Minute, 10 * time.Minute,
+			20 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour,
+		},
+	}
+}
+
+// fields lists the plain intervals with their names.
+func (t *Timings) fields() []timing {
+	return []timing{
+		{"BrokerRegister", &t.BrokerRegister}, {"BrokerExpire", &t.BrokerExpire},
+		{"BrokerScanDelay", &t.BrokerScanDelay}, {"BrokerScan", &t.BrokerScan},
+		{"ClientHeartbeat", &t.ClientHeartbeat}, {"ClientExpire", &t.ClientExpire}, {"ClientScan", &t.ClientScan},
+		{"RouteRefresh", &t.RouteRefresh}, {"RouteRetry", &t.RouteRetry},
+		{"Rebalance", &t.Rebalance}, {"RebalanceRetry", &t.RebalanceRetry},
+		{"OffsetPersist", &t.OffsetPersist},
+		{"PullSuspend", &t.PullSuspend}, {"PullErrorDelay", &t.PullErrorDelay},
+		{"FlushInterval", &t.FlushInterval}, {"FlushTimeout", &t.FlushTimeout},
+	}
+}
+
+type timing struct {
+	name string
+	d    *time.Duration
+}
+
+// Scaled returns t with defaults filled in and every interval and level
+// multiplied by f, at least 1 ms. f must be positive; NaN, zero and negative
+// factors leave the defaults as they are.
+func (t Timings) Scaled(f float64) Timings {
+	t = t.withDefaults()
+	if !(f > 0) {
+		return t
+	}
+	scale := func(d time.Duration) time.Duration {
+		s := float64(d) * f
+		if s >= float64(1<<63-1) {
+			return 1<<63 - 1
+		}
+		return max(time.Duration(s), time.Millisecond)
+	}
+	for _, e := range t.fields() {
+		*e.d = scale(*e.d)
+	}
+	for i, d := range t.DelayLevels {
+		t.DelayLevels[i] = scale(d)
+	}
+	return t
+}
+
+// withDefaults returns t with zero fields filled in; it shares no slice with t.
+func (t Timings) withDefaults() Timings {
+	def := DefaultTimings()
+	defaults := def.fields()
+	for i, e := range t.fields() {
+		if *e.d == 0 {
+			*e.d = *defaults[i].d
+		}
+	}
+	if len(t.DelayLevels) == 0 {
+		t.DelayLevels = def.DelayLevels
+	} else {
+		t.DelayLevels = append([]time.Duration(nil), t.DelayLevels...)
+	}
+	return t
+}
+
+func (t Timings) validate(p *problems) {
+	for _, e := range t.fields() {
+		if *e.d < 0 {
+			p.add("Timings.%s is %v, must be positive (0 = the default)", e.name, *e.d)
+		}
+	}
+	for i, d := range t.DelayLevels {
+		if d <= 0 {
+			p.add("Timings.DelayLevels[%d] is %v, must be positive", i, d)
+		}
+	}
+}
