@@ -85,8 +85,8 @@ const (
 )
 
 // Codec compresses and inflates bodies. It keeps what its libraries need
-// between calls and starts no goroutine. It is safe for concurrent use. Use
-// NewCodec.
+// between calls and starts no goroutine. It is safe for concurrent use. The
+// zero value is ready.
 //
 // A Codec belongs to a value with a life, such as a producer: were the pools
 // the package's, goroutines of two synctest bubbles would meet in them.
