@@ -264,7 +264,7 @@ func (p *Producer) prepareBatch(ms []*Message) (*outgoing, error) {
 		if len(props) > message.MaxPropertiesLength {
 			return nil, fmt.Errorf("%w: the properties of message %d of the batch take %d bytes, at most %d fit", ErrIllegalMessage, i, len(props), message.MaxPropertiesLength)
 		}
-		body = message.AppendBatch(body, m.Flag, m.Body, string(props))
+		body = message.AppendBatch(body, m.Flag, m.Body, props)
 	}
 	if len(body) > p.cfg.MaxMessageSize {
 		return nil, fmt.Errorf("%w: the batch has %d bytes, at most %d are allowed (ProducerConfig.MaxMessageSize)", ErrMessageTooLarge, len(body), p.cfg.MaxMessageSize)

@@ -14,7 +14,7 @@ const batchHeader = 5*4 + 2
 // encoded text of at most MaxPropertiesLength bytes, as Message.Validate
 // grants; a longer one makes an item that BatchItems refuses.
 // Java: MessageDecoder.encodeMessage.
-func AppendBatch(dst []byte, flag int32, body []byte, properties string) []byte {
+func AppendBatch[T string | []byte](dst []byte, flag int32, body []byte, properties T) []byte {
 	be := binary.BigEndian
 	dst = be.AppendUint32(dst, uint32(batchHeader+len(body)+len(properties)))
 	dst = be.AppendUint64(dst, 0) // magic and checksum are not used
