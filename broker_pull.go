@@ -43,8 +43,11 @@ func (s *brokerSession) pullMessage(ctx context.Context, q *protocol.PullMessage
 	for { // never an empty answer before the time is up
 		ready := func() bool { return s.store.MaxOffset(q.Topic, q.QueueID) > q.Offset }
 		out := s.waiters.Wait(ctx, q.Topic, q.QueueID, q.Offset, match, time.Until(deadline), ready)
-		if out == longpoll.Canceled {
+		switch out {
+		case longpoll.Canceled:
 			return nil, ctx.Err()
+		case longpoll.Closed: // never reached by a caller: its session ended before
+			return nil, protocol.Errorf(protocol.ServiceNotAvailable, "%s is closed", s.cfg.Name)
 		}
 		resp, err = s.read(q, match)
 		if err != nil || resp.Code != protocol.PullNotFound || out != longpoll.Arrived {

@@ -13,9 +13,7 @@ import (
 //
 // A member that joins or leaves moves the blocks of all members after it.
 // Members beyond the number of queues hold none. Name is "AVG".
-// Java: AllocateMessageQueueAveragely. Differs: the reference takes the lists
-// as they come, and its caller has sorted them; this sorts copies itself, so
-// that the order of the arguments never matters.
+// Java: AllocateMessageQueueAveragely.
 var Averagely Strategy = averagely{}
 
 type averagely struct{}
@@ -23,8 +21,7 @@ type averagely struct{}
 func (averagely) Name() string { return "AVG" }
 
 func (averagely) Allocate(group, self string, queues []message.Queue, members []string) ([]message.Queue, error) {
-	queues, members, err := prepare(group, self, queues, members)
-	if err != nil {
+	if err := check(group, self, queues, members); err != nil {
 		return nil, err
 	}
 	i := slices.Index(members, self)
@@ -39,16 +36,15 @@ func (averagely) Allocate(group, self string, queues []message.Queue, members []
 	return slices.Clone(queues[start : start+size : start+size]), nil
 }
 
-// prepare checks the arguments of a strategy and returns the lists sorted. The
-// results may be the arguments themselves: they are for reading.
-func prepare(group, self string, queues []message.Queue, members []string) ([]message.Queue, []string, error) {
+// check refuses arguments that no share can be computed from.
+func check(group, self string, queues []message.Queue, members []string) error {
 	switch {
 	case self == "":
-		return nil, nil, fmt.Errorf("%w: group %q: the member's own client id is empty", ErrInvalidArguments, group)
+		return fmt.Errorf("%w: group %q: the member's own client id is empty", ErrInvalidArguments, group)
 	case len(queues) == 0:
-		return nil, nil, fmt.Errorf("%w: group %q: no queues to share; ask when the topic has a route", ErrInvalidArguments, group)
+		return fmt.Errorf("%w: group %q: no queues to share; ask when the topic has a route", ErrInvalidArguments, group)
 	case len(members) == 0:
-		return nil, nil, fmt.Errorf("%w: group %q: no members; ask when a broker has answered the member list", ErrInvalidArguments, group)
+		return fmt.Errorf("%w: group %q: no members; ask when a broker has answered the member list", ErrInvalidArguments, group)
 	}
-	return sorted(queues, message.Queue.Compare), sorted(members, compareMembers), nil
+	return nil
 }

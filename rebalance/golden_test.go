@@ -74,10 +74,6 @@ func TestGoldenAllocations(t *testing.T) {
 			continue
 		}
 		assert.Equal(t, row.Name, Averagely.Name())
-		if !slices.IsSortedFunc(row.Consumers, compareMembers) {
-			tallies.skip("members given unsorted: the reference takes them as they come, we sort")
-			continue
-		}
 		for self, want := range row.Result {
 			got, err := Averagely.Allocate("GroupA", self, goldenQueues(t, row.Queues), row.Consumers)
 			require.NoError(t, err)
@@ -172,7 +168,8 @@ func TestGoldenMemberOrder(t *testing.T) {
 	golden(t, "consumer_sort", &rows)
 	tallies := newTally(t, "consumer_sort")
 	for i, row := range rows {
-		assert.Equal(t, row.Sorted, sorted(row.Input, compareMembers), "row %d", i)
+		SortMembers(row.Input)
+		assert.Equal(t, row.Sorted, row.Input, "row %d", i)
 		tallies.pass()
 	}
 }

@@ -17,8 +17,11 @@ type Strategy interface {
 	Name() string
 
 	// Allocate returns the share of member self, in a slice that belongs to
-	// the caller. The arguments are unchanged and may be in any order. A self
-	// that is not among members gets none, without an error.
+	// the caller. The lists are taken in the order given, as in the reference:
+	// the caller sorts queues by message.Queue.Compare and members by
+	// SortMembers, so that every member computes from the same. The arguments
+	// are unchanged. A self that is not among members gets none, without an
+	// error.
 	Allocate(group, self string, queues []message.Queue, members []string) ([]message.Queue, error)
 }
 
@@ -54,15 +57,9 @@ func without(a, b []message.Queue) []message.Queue {
 	return rest
 }
 
-// sorted returns s in order, s itself when it is already.
-func sorted[E any](s []E, compare func(a, b E) int) []E {
-	if slices.IsSortedFunc(s, compare) {
-		return s
-	}
-	s = slices.Clone(s)
-	slices.SortFunc(s, compare)
-	return s
-}
+// SortMembers sorts client ids in place, in the order that every client of a
+// group uses. Java: Collections.sort of the ids.
+func SortMembers(members []string) { slices.SortFunc(members, compareMembers) }
 
 // compareMembers orders client ids as Java's String.compareTo does, by UTF-16
 // code units, so that a group that mixes clients agrees on the order. UTF-8
