@@ -455,7 +455,7 @@ func serveBroker[Q, R any](ctx context.Context, s *brokerSession, code Code, top
 	if s.wire.faults.list.Load() == nil {
 		resp, err = serve(s, ctx, q)
 	} else {
-		resp, err = handled(ctx, s.wire.faults, request{code, s.node, s.peer.Node, topic, group}, q,
+		resp, err = handled(ctx, s.wire.faults, request{code, s.node, s.peer.Node, topic, group}, q, s.later,
 			func(ctx context.Context, q *Q) (*R, error) { return serve(s, ctx, q) })
 	}
 	if err != nil {
@@ -463,6 +463,10 @@ func serveBroker[Q, R any](ctx context.Context, s *brokerSession, code Code, top
 	}
 	return resp, nil
 }
+
+// later runs f in the background; Close joins it. Only handlers call it, and
+// those have all returned before the loops are waited for.
+func (r *brokerRun) later(f func()) { r.loops.Go(f) }
 
 // inflight counts requests being served.
 type inflight struct {

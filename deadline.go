@@ -27,7 +27,18 @@ func withDeadline(parent context.Context, deadline time.Time) *deadlineCtx {
 }
 
 func (c *deadlineCtx) Deadline() (time.Time, bool) { return c.deadline, true }
-func (c *deadlineCtx) Value(key any) any           { return c.parent.Value(key) }
+
+// Value answers through inner once there is one: package context then finds it
+// and needs no goroutine to follow a deadlineCtx.
+func (c *deadlineCtx) Value(key any) any {
+	c.mu.Lock()
+	from := c.parent
+	if c.inner != nil {
+		from = c.inner
+	}
+	c.mu.Unlock()
+	return from.Value(key)
+}
 
 func (c *deadlineCtx) Err() error {
 	if err := c.parent.Err(); err != nil {

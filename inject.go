@@ -1,6 +1,7 @@
 package pocketmq
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -167,21 +168,35 @@ func (s *faults) match(r *request) *Fault {
 }
 
 // handled serves one request through the faults: the one path of every
-// request to a broker or a name server.
-func handled[Q, R any](ctx context.Context, fs *faults, r request, q *Q, serve func(context.Context, *Q) (*R, error)) (*R, error) {
+// request to a broker or a name server. A oneway request never keeps its
+// caller waiting: what is delayed of it goes to later, which joins it.
+func handled[Q, R any](ctx context.Context, fs *faults, r request, q *Q, later func(func()), serve func(context.Context, *Q) (*R, error)) (*R, error) {
 	f := fs.match(&r)
 	if f == nil {
 		return serve(ctx, q)
 	}
+	oneway := isOneway(q)
 	if f.Delay > 0 {
-		t := time.NewTimer(f.Delay)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if oneway {
+			own := detached(q)
+			rest := *f
+			rest.Delay = 0
+			later(func() {
+				if pause(ctx, f.Delay) == nil {
+					_, _ = act(&rest, ctx, true, func() (*R, error) { return serve(ctx, own) })
+				}
+			})
+			return nil, nil
+		}
+		if err := pause(ctx, f.Delay); err != nil {
+			return nil, err
 		}
 	}
+	return act(f, ctx, oneway, func() (*R, error) { return serve(ctx, q) })
+}
+
+// act does what f says to a request that serve would serve.
+func act[R any](f *Fault, ctx context.Context, oneway bool, serve func() (*R, error)) (*R, error) {
 	switch {
 	case f.Err != nil:
 		var e *protocol.Error
@@ -190,14 +205,47 @@ func handled[Q, R any](ctx context.Context, fs *faults, r request, q *Q, serve f
 		}
 		return nil, protocol.Errorf(protocol.SystemError, "%v", f.Err)
 	case f.Drop:
-		<-ctx.Done()
-		return nil, ctx.Err()
 	case f.DropReply:
-		_, _ = serve(ctx, q) // the answer is what gets lost
-		<-ctx.Done()
-		return nil, ctx.Err()
+		_, _ = serve() // the answer is what gets lost
+	default:
+		return serve()
 	}
-	return serve(ctx, q)
+	if oneway {
+		return nil, nil
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func isOneway(q any) bool {
+	switch q := q.(type) {
+	case *protocol.SendMessageRequest:
+		return q.Oneway
+	case *protocol.UpdateConsumerOffsetRequest:
+		return q.Oneway
+	}
+	return false
+}
+
+// detached copies a request that outlives its call.
+func detached[Q any](q *Q) *Q {
+	own := *q
+	if m, ok := any(&own).(*protocol.SendMessageRequest); ok {
+		m.Body = bytes.Clone(m.Body)
+	}
+	return &own
+}
+
+// pause waits for d; ctx's error when it ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // answer makes err what a caller may see: an *Error with the server's name, or

@@ -197,7 +197,7 @@ type nameServerSession struct {
 
 func serveNS[Q, R any](ctx context.Context, s *nameServerSession, code Code, topic string, q *Q, serve func(context.Context, *Q) (*R, error)) (*R, error) {
 	s.requests.Add(1)
-	resp, err := handled(ctx, s.wire.faults, request{code: code, node: s.cfg.Name, from: s.peer.Node, topic: topic}, q, serve)
+	resp, err := handled(ctx, s.wire.faults, request{code: code, node: s.cfg.Name, from: s.peer.Node, topic: topic}, q, nil, serve)
 	return resp, answer(ctx, s.cfg.Name, err)
 }
 

@@ -104,7 +104,7 @@ func TestCloseDuringALoopHeartbeat(t *testing.T) {
 
 // LK-03: all methods while Close runs.
 func TestLK03_UseDuringClose(t *testing.T) {
-	for round := range 30 {
+	for round := range 15 {
 		w := newWorld(t, 2)
 		_, l := w.broker("broker-a/0")
 		for _, s := range w.ns {
@@ -133,7 +133,7 @@ func TestLK03_UseDuringClose(t *testing.T) {
 		if round%3 == 0 {
 			w.kill(0)
 		}
-		for range 50 * (round % 5) {
+		for range 4 * (round % 5) {
 			runtime.Gosched()
 		}
 		require.NoError(t, c.Close())
@@ -173,5 +173,25 @@ func useOnce(c *Client, i, n int, addr string) error {
 		_, _, _ = c.AnyAddr("broker-a")
 		_, err := c.ClusterInfo(ctx)
 		return err
+	}
+}
+
+// What a send asks of the client.
+func BenchmarkRouteAddressSession(b *testing.B) {
+	w := newWorld(b, 1)
+	_, l := w.broker("broker-a/0")
+	w.ns[0].set("t", routeOf([2]string{"broker-a", l.Addr()}))
+	c := w.client(0)
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		r, err := c.Route(ctx, "t")
+		if err != nil {
+			b.Fatal(err)
+		}
+		addr, _ := c.MasterAddr(r.Publish[0].BrokerName)
+		if _, err = c.Broker(ctx, addr); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -180,7 +180,7 @@ func (c *fakeBrokerConn) GetMaxOffset(context.Context, *protocol.GetMaxOffsetReq
 // world is a network with name servers ns-0, ns-1 ... and the dials to them.
 type world struct {
 	*memnet.Network
-	t     *testing.T
+	t     testing.TB
 	start time.Time
 	ns    []*fakeNameServer
 
@@ -188,7 +188,7 @@ type world struct {
 	dials []string   // of name servers: time and address
 }
 
-func newWorld(t *testing.T, nameServers int) *world {
+func newWorld(t testing.TB, nameServers int) *world {
 	w := &world{Network: memnet.New(), t: t, start: time.Now()}
 	for i := range nameServers {
 		w.ns = append(w.ns, &fakeNameServer{name: fmt.Sprint("ns-", i)})

@@ -99,7 +99,7 @@ func (n *nameServers) order(now time.Time) (all []*nameServer, ready map[*nameSe
 // first to come out of it, if that is before ctx's deadline.
 func ask[T any](ctx context.Context, n *nameServers, patient bool, question func(context.Context, protocol.NameServerConn) (T, error)) (v T, attempts []attempt, err error) {
 	all, ready, earliest := n.order(time.Now())
-	if len(ready) == 0 && patient && waitUntil(ctx, earliest) {
+	if len(ready) == 0 && patient && n.waitUntil(ctx, earliest) {
 		all, ready, _ = n.order(time.Now())
 	}
 	left := len(ready)
@@ -137,8 +137,9 @@ func share(ctx context.Context, left int) time.Duration {
 	return callTimeout
 }
 
-// waitUntil waits until at. It is false, at once, when ctx ends before.
-func waitUntil(ctx context.Context, at time.Time) bool {
+// waitUntil waits until at. It is false, at once, when ctx ends before, and
+// when the client is closed.
+func (n *nameServers) waitUntil(ctx context.Context, at time.Time) bool {
 	if d, ok := ctx.Deadline(); ok && !at.Before(d) {
 		return false
 	}
@@ -148,6 +149,8 @@ func waitUntil(ctx context.Context, at time.Time) bool {
 	case <-t.C:
 		return true
 	case <-ctx.Done():
+		return false
+	case <-n.c.life.Done():
 		return false
 	}
 }
@@ -235,7 +238,8 @@ func askAny[T any](ctx context.Context, n *nameServers, what string, question fu
 }
 
 // failure makes an error of attempts that all failed. silent heads its text
-// when no server has answered, otherwise refused does.
+// when no server has answered, otherwise refused does. It is not about a
+// missing topic: errors.Is does not find the "not found" of some servers.
 func failure(attempts []attempt, silent, refused string) error {
 	e := &askError{}
 	head := silent
@@ -243,8 +247,10 @@ func failure(attempts []attempt, silent, refused string) error {
 		var answer *protocol.Error
 		switch {
 		case errors.As(a.err, &answer):
-			e.is = append(e.is, answer)
 			head = refused
+			if answer.Code != protocol.TopicNotExist {
+				e.is = append(e.is, answer)
+			}
 		case contextError(a.err) != nil:
 			e.is = append(e.is, contextError(a.err))
 		}

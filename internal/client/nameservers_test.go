@@ -75,6 +75,38 @@ func TestNextNameServerIsTakenAfterAFailureAndKept(t *testing.T) {
 	})
 }
 
+// Of two that have failed, the one that works again first becomes the chosen
+// one, although it was the other one's turn.
+func TestChosenNameServerInBackOffLosesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.ns[0].set("t", someRoute)
+		w.ns[1].set("t", someRoute)
+		w.kill(1)
+		c := w.client(1)
+		refresh := func() error {
+			_, _, err := c.Refresh(t.Context(), "t")
+			return err
+		}
+		require.NoError(t, refresh())
+		w.kill(0)
+		for range 20 { // ns-1 is in a long back-off now
+			time.Sleep(50 * time.Millisecond)
+			require.Error(t, refresh())
+		}
+		w.listen(0)
+		time.Sleep(600 * time.Millisecond)
+		require.NoError(t, refresh())
+		w.kill(0)
+		require.Error(t, refresh())
+		assert.Equal(t, 1, c.names.chosen)
+		w.listen(0)
+		time.Sleep(100 * time.Millisecond)
+		require.NoError(t, refresh())
+		assert.Equal(t, 0, c.names.chosen)
+	})
+}
+
 // 100 ms, doubling to 5 s, reset on success. The client asks every 50 ms.
 func TestDeadNameServerIsRedialledInGrowingSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -158,6 +190,15 @@ func TestRouteWaitsForTheEndOfABackOff(t *testing.T) {
 		_, err = c.Route(withTimeout(t, 3*time.Second), "t")
 		assert.NoError(t, err)
 		assert.Equal(t, 100*time.Millisecond, time.Since(start))
+
+		w.kill(0)
+		_, err = c.AllTopics(t.Context())
+		require.ErrorIs(t, err, protocol.ErrUnreachable)
+		start = time.Now()
+		time.AfterFunc(time.Millisecond, func() { _ = c.Close() })
+		_, err = c.AllTopics(t.Context())
+		assert.ErrorIs(t, err, protocol.ErrClosed)
+		assert.Equal(t, time.Millisecond, time.Since(start), "Close ends the wait")
 	})
 }
 
@@ -334,7 +375,7 @@ func TestErrorsOfLookups(t *testing.T) {
 				w.ns[1].fail(&protocol.Error{Code: protocol.SystemError, Remark: "broken", Broker: "ns-1"})
 			},
 			text:   `route of topic "t" not known: ns-0: not found; ns-1: broken (code 1)`,
-			isNot:  []error{protocol.ErrUnreachable},
+			isNot:  []error{protocol.ErrUnreachable, protocol.ErrNoRoute},
 			answer: true,
 		},
 		{
