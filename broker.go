@@ -96,6 +96,7 @@ type brokerRun struct {
 	puts     rate
 	gets     rate
 
+	ctx    context.Context // of the loops
 	cancel context.CancelFunc
 	loops  sync.WaitGroup
 }
@@ -249,6 +250,8 @@ func (b *Broker) open(ctx context.Context) (err error) {
 		u.add(func() { _ = r.events.close() })
 	}
 
+	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	u.add(func() { r.cancel(); r.loops.Wait() })
 	if r.listener, err = b.cfg.Transport.ListenBroker(ctx, protocol.Listen{Node: b.node, Addr: b.cfg.Addr}, r); err != nil {
 		return err
 	}
@@ -265,11 +268,9 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	if err = ctx.Err(); err != nil {
 		return err
 	}
-	loopCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r.cancel = cancel
-	r.loops.Go(func() { r.registerLoop(loopCtx) })
-	r.loops.Go(func() { r.persistLoop(loopCtx) })
-	r.loops.Go(func() { r.memberLoop(loopCtx) })
+	r.loops.Go(func() { r.registerLoop(r.ctx) })
+	r.loops.Go(func() { r.persistLoop(r.ctx) })
+	r.loops.Go(func() { r.memberLoop(r.ctx) })
 	b.run.Store(r)
 	b.log.Info("broker serves", "addr", r.addr, "dir", b.cfg.Dir)
 	return nil
@@ -466,7 +467,7 @@ func serveBroker[Q, R any](ctx context.Context, s *brokerSession, code Code, top
 
 // later runs f in the background; Close joins it. Only handlers call it, and
 // those have all returned before the loops are waited for.
-func (r *brokerRun) later(f func()) { r.loops.Go(f) }
+func (r *brokerRun) later(f func(context.Context)) { r.loops.Go(func() { f(r.ctx) }) }
 
 // inflight counts requests being served.
 type inflight struct {

@@ -170,7 +170,7 @@ func (s *faults) match(r *request) *Fault {
 // handled serves one request through the faults: the one path of every
 // request to a broker or a name server. A oneway request never keeps its
 // caller waiting: what is delayed of it goes to later, which joins it.
-func handled[Q, R any](ctx context.Context, fs *faults, r request, q *Q, later func(func()), serve func(context.Context, *Q) (*R, error)) (*R, error) {
+func handled[Q, R any](ctx context.Context, fs *faults, r request, q *Q, later func(func(context.Context)), serve func(context.Context, *Q) (*R, error)) (*R, error) {
 	f := fs.match(&r)
 	if f == nil {
 		return serve(ctx, q)
@@ -181,7 +181,7 @@ func handled[Q, R any](ctx context.Context, fs *faults, r request, q *Q, later f
 			own := detached(q)
 			rest := *f
 			rest.Delay = 0
-			later(func() {
+			later(func(ctx context.Context) {
 				if pause(ctx, f.Delay) == nil {
 					_, _ = act(&rest, ctx, true, func() (*R, error) { return serve(ctx, own) })
 				}

@@ -110,9 +110,9 @@ func (s *Store) Append(ctx context.Context, b *Batch, opt AppendOptions) (Append
 		return Appended{}, err
 	}
 	result := s.assignLocked(b, now)
+	position := result.Position + int64(len(b.records)) - 1
 	g, role := s.joinLocked(b, wait)
-	s.mu.Unlock()
-	position := result.Position + int64(len(b.records)) - 1 // b is the group's from here on
+	s.mu.Unlock() // b is the leader's from here on
 
 	var err error
 	switch role {

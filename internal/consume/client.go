@@ -16,7 +16,8 @@ type Client interface {
 	// Route returns the topic's route, from the cache or a name server.
 	// protocol.ErrNoRoute when the topic has none.
 	Route(ctx context.Context, topic string) (*client.Route, error)
-	// Refresh asks a name server and tells whether the route changed.
+	// Refresh asks a name server and tells whether the route changed. Whoever
+	// owns the client passes every change on to Engine.RoutesChanged.
 	Refresh(ctx context.Context, topic string) (*client.Route, bool, error)
 	// Cached returns the cached route, nil without one. It does not block.
 	Cached(topic string) *client.Route
@@ -104,16 +105,13 @@ func (r *run) heartbeat(ctx context.Context, broker string) error {
 	return nil
 }
 
-// refresh asks for the topic's route again and starts a round if it changed.
+// refresh asks for the topic's route again; a change comes back as
+// RoutesChanged.
 func (r *run) refresh(ctx context.Context, topic string) {
 	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
 	defer cancel()
-	_, changed, err := r.cfg.Client.Refresh(ctx, topic)
-	switch {
-	case err != nil:
+	if _, _, err := r.cfg.Client.Refresh(ctx, topic); err != nil {
 		r.log.Debug("route not refreshed", "topic", topic, "error", err)
-	case changed:
-		r.trigger(routeChanged)
 	}
 }
 

@@ -104,7 +104,8 @@ func (c *Config) subscriptions(version int64) []protocol.Subscription {
 }
 
 // redeliveryDelay returns how long a message waits after its n-th failure,
-// n >= 1. Java: MQClientAPI's level 3 + reconsumeTimes.
+// n >= 1. Java:
+// AbstractSendMessageProcessor.consumerSendMsgBack, level 3 + reconsumeTimes.
 func (c *Config) redeliveryDelay(n int) time.Duration {
 	level := min(2+n, len(c.DelayLevels))
 	return c.DelayLevels[level-1]

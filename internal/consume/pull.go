@@ -35,15 +35,10 @@ func (r *run) pullLoop(ctx context.Context, h *heldQueue) {
 func (r *run) awaitRoom(ctx context.Context, h *heldQueue) bool {
 	for {
 		r.mu.Lock()
-		h.waiting = !r.hasRoomLocked(h)
-		if h.waiting && r.cached >= r.cfg.MaxCachedTotal {
-			r.full[h] = true
-		} else {
-			delete(r.full, h)
-		}
-		waiting := h.waiting
+		h.waiting = true
+		room := r.lookForRoomLocked(h)
 		r.mu.Unlock()
-		if !waiting {
+		if room {
 			return ctx.Err() == nil
 		}
 		select {
@@ -63,12 +58,25 @@ func (r *run) hasRoomLocked(h *heldQueue) bool {
 		r.cached < cfg.MaxCachedTotal
 }
 
+// lookForRoomLocked reports whether the pull loop of h, which waits, may pull,
+// and then notes that it does not wait any more. A queue that goes on waiting is
+// looked at again when something of itself is set free, and, if the total is
+// reached, when that has room again.
+func (r *run) lookForRoomLocked(h *heldQueue) bool {
+	room := r.hasRoomLocked(h)
+	h.waiting = !room
+	if !room && r.cached >= r.cfg.MaxCachedTotal {
+		r.full[h] = true
+	} else {
+		delete(r.full, h)
+	}
+	return room
+}
+
 // roomLocked appends to dst the queues that may be pulled again now that
 // something of h was set free. They are to be signalled outside the lock.
 func (r *run) roomLocked(dst []*heldQueue, h *heldQueue) []*heldQueue {
-	if h.waiting && r.hasRoomLocked(h) {
-		h.waiting = false
-		delete(r.full, h)
+	if h.waiting && r.lookForRoomLocked(h) {
 		dst = append(dst, h)
 	}
 	return r.totalRoomLocked(dst)
@@ -76,14 +84,12 @@ func (r *run) roomLocked(dst []*heldQueue, h *heldQueue) []*heldQueue {
 
 // totalRoomLocked is roomLocked for the queues that wait for MaxCachedTotal.
 func (r *run) totalRoomLocked(dst []*heldQueue) []*heldQueue {
-	if len(r.full) == 0 || r.cached >= r.cfg.MaxCachedTotal {
+	if r.cached >= r.cfg.MaxCachedTotal {
 		return dst
 	}
-	for f := range r.full {
-		if r.hasRoomLocked(f) {
-			f.waiting = false
-			delete(r.full, f)
-			dst = append(dst, f)
+	for h := range r.full {
+		if r.lookForRoomLocked(h) {
+			dst = append(dst, h)
 		}
 	}
 	return dst

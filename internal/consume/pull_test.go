@@ -144,7 +144,7 @@ func TestPullFailureIsTriedAgainAfterPullErrorDelay(t *testing.T) {
 		synctest.Wait()
 		w.change(func() { w.brokers["a"].down = true; w.brokers["a"].epoch++ })
 		synctest.Wait()
-		assert.Equal(t, 1, c.lost)
+		assert.EqualValues(t, 1, c.lost.Load())
 		time.Sleep(7 * time.Second)
 		w.change(func() { w.brokers["a"].down = false })
 		w.send(q, "x")
@@ -171,10 +171,10 @@ func TestSilentBrokerEndsAPullAfterSuspendAndSlack(t *testing.T) {
 		w.change(func() { w.brokers["a"].silent = true })
 		time.Sleep(45*time.Second - 1) // the held pull ends after 15 s, the next one is never answered
 		synctest.Wait()
-		assert.Zero(t, c.lost)
+		assert.Zero(t, c.lost.Load())
 		time.Sleep(1)
 		synctest.Wait()
-		assert.Equal(t, 1, c.lost)
+		assert.EqualValues(t, 1, c.lost.Load())
 		w.change(func() { w.brokers["a"].silent = false })
 	})
 }

@@ -57,6 +57,7 @@ type outcome struct {
 
 // round is the state of one round.
 type round struct {
+	names   error               // no name server answered: none is asked again in this round
 	down    map[string]error    // broker groups that did not answer: not asked again in this round
 	members map[string][]string // by the broker group that listed them
 }
@@ -70,7 +71,7 @@ func (r *run) join(ctx context.Context) (outcome, error) {
 	}
 	for first := true; ; first = false {
 		for _, topic := range r.topics {
-			if _, err := r.route(ctx, topic, !first); err != nil && !errors.Is(err, protocol.ErrNoRoute) {
+			if _, err := r.route(ctx, topic, !first, nil); err != nil && !errors.Is(err, protocol.ErrNoRoute) {
 				return outcome{}, fmt.Errorf("consume: start of group %q: %w", r.cfg.Group, err)
 			}
 		}
@@ -140,6 +141,9 @@ func (r *run) rebalanceLoop(last outcome) {
 			r.mu.Lock()
 			why, r.reasons = r.reasons, 0
 			r.mu.Unlock()
+			if why == 0 { // the round before has seen to it
+				continue
+			}
 		case <-retry.C:
 			why = retried
 		case <-ticker.C:
@@ -194,7 +198,7 @@ func (r *run) round(ctx context.Context, start bool) outcome {
 	var out outcome
 	var errs []error
 	for _, topic := range r.topics {
-		route, err := r.route(ctx, topic, false)
+		route, err := r.route(ctx, topic, false, rd.names)
 		switch {
 		case errors.Is(err, protocol.ErrNoRoute):
 			out.missing = true
@@ -204,6 +208,7 @@ func (r *run) round(ctx context.Context, start bool) outcome {
 			}
 			continue
 		case err != nil:
+			rd.names = err
 			errs = append(errs, err)
 			continue
 		}
@@ -225,8 +230,9 @@ func (r *run) round(ctx context.Context, start bool) outcome {
 	return out
 }
 
-// route returns the cached route, or looks it up; fresh looks it up anyway.
-func (r *run) route(ctx context.Context, topic string, fresh bool) (*client.Route, error) {
+// route returns the cached route, or looks it up unless that is known to fail;
+// fresh looks it up anyway.
+func (r *run) route(ctx context.Context, topic string, fresh bool, fails error) (*client.Route, error) {
 	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
 	defer cancel()
 	if fresh {
@@ -237,11 +243,10 @@ func (r *run) route(ctx context.Context, topic string, fresh bool) (*client.Rout
 	if route := r.cfg.Client.Cached(topic); route != nil {
 		return route, nil
 	}
-	route, err := r.cfg.Client.Route(ctx, topic)
-	if err != nil {
-		return nil, fmt.Errorf("route of topic %q: %w", topic, err)
+	if fails != nil {
+		return nil, fails
 	}
-	return route, nil
+	return r.cfg.Client.Route(ctx, topic)
 }
 
 // rebalance computes this member's share of a topic and takes it. On an error

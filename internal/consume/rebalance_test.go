@@ -66,7 +66,7 @@ func TestNoticeRebalancesInTheSameInstant(t *testing.T) {
 		assert.Equal(t, now, time.Now())
 		assert.Equal(t, all, e1.Assignment())
 		assert.Empty(t, e2.Assignment())
-		assert.Zero(t, c2.watched[testTopic])
+		assert.Zero(t, c2.watching(testTopic))
 	})
 }
 
@@ -166,7 +166,6 @@ func TestStrategyFaultsKeepWhatIsHeld(t *testing.T) {
 				w.topic(testTopic, "a", 3)
 				_, _, err := c.Refresh(t.Context(), testTopic)
 				require.NoError(t, err)
-				e.RoutesChanged([]string{testTopic})
 				synctest.Wait()
 				assert.Len(t, e.Assignment(), 2)
 				assert.Contains(t, log.String(), "allocation strategy")
@@ -244,7 +243,6 @@ func TestRB05QueuesAndBrokersAddedAtRunTimeStartAtTheirMinimum(t *testing.T) {
 			_, changed, err := c.Refresh(t.Context(), testTopic)
 			require.NoError(t, err)
 			require.True(t, changed)
-			e.RoutesChanged([]string{testTopic})
 			synctest.Wait()
 		}
 
@@ -426,13 +424,11 @@ func TestTopicThatLosesItsQueuesIsLetGo(t *testing.T) {
 		w.topic(testTopic, "b", 0)
 		_, _, err := c.Refresh(t.Context(), testTopic)
 		require.NoError(t, err)
-		e.RoutesChanged([]string{testTopic})
 		synctest.Wait()
 		assert.Equal(t, []message.Queue{queueOf("a", 0), queueOf("a", 1)}, e.Assignment())
 		w.topic(testTopic, "a", 0)
 		_, _, err = c.Refresh(t.Context(), testTopic)
 		require.NoError(t, err)
-		e.RoutesChanged([]string{testTopic})
 		synctest.Wait()
 		assert.Empty(t, e.Assignment())
 	})

@@ -114,6 +114,7 @@ func TestRedeliveredMessageIsFresh(t *testing.T) {
 		})
 		start(t, e)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		assert.Len(t, kept, 3)
 	})
 }
@@ -305,6 +306,9 @@ func commitModel(t *testing.T, seed uint64) {
 		c.BatchSize = 1 + rnd.IntN(4)
 		c.Concurrency = 1 + rnd.IntN(8)
 		c.MaxCached = 50 + rnd.IntN(200)
+		c.MaxCachedTotal = 1000 + rnd.Int64N(30_000) // some 200 B a message
+		c.MaxCachedBytes = 1000 + rnd.Int64N(30_000)
+		c.MaxSpan = 20 + rnd.Int64N(200)
 	}
 	first, _ := w.member("c1", nil, edit)
 	start(t, first)

@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -192,6 +194,12 @@ func (w *world) updates(q message.Queue) []update {
 	return out
 }
 
+func (w *world) members(broker string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.brokers[broker].members))
+}
+
 func (w *world) calls(broker, method string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -236,7 +244,7 @@ type fakeClient struct {
 	mu      sync.Mutex
 	routes  map[string]*client.Route
 	watched map[string]int
-	lost    int
+	lost    atomic.Int64
 }
 
 func (w *world) client(id string) *fakeClient {
@@ -251,11 +259,19 @@ func (c *fakeClient) Route(ctx context.Context, topic string) (*client.Route, er
 	if r := c.Cached(topic); r != nil {
 		return r, nil
 	}
-	r, _, err := c.Refresh(ctx, topic)
+	r, _, err := c.lookup(topic)
 	return r, err
 }
 
 func (c *fakeClient) Refresh(ctx context.Context, topic string) (*client.Route, bool, error) {
+	r, changed, err := c.lookup(topic)
+	if changed {
+		c.engine.RoutesChanged([]string{topic})
+	}
+	return r, changed, err
+}
+
+func (c *fakeClient) lookup(topic string) (*client.Route, bool, error) {
 	c.w.mu.Lock()
 	if c.w.noNames {
 		c.w.mu.Unlock()
@@ -277,10 +293,10 @@ func (c *fakeClient) Refresh(ctx context.Context, topic string) (*client.Route, 
 	slices.SortFunc(r.TopicRoute.Brokers, func(a, b protocol.BrokerData) int { return strings.Compare(a.BrokerName, b.BrokerName) })
 	slices.SortFunc(r.Subscribe, message.Queue.Compare)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	old := c.routes[topic]
 	c.routes[topic] = r
-	return r, old != nil && !slices.Equal(old.Subscribe, r.Subscribe), nil
+	c.mu.Unlock()
+	return r, old == nil || !slices.Equal(old.Subscribe, r.Subscribe), nil
 }
 
 func (c *fakeClient) Cached(topic string) *client.Route {
@@ -291,6 +307,12 @@ func (c *fakeClient) Cached(topic string) *client.Route {
 
 func (c *fakeClient) Watch(topic string)   { c.mu.Lock(); c.watched[topic]++; c.mu.Unlock() }
 func (c *fakeClient) Unwatch(topic string) { c.mu.Lock(); c.watched[topic]--; c.mu.Unlock() }
+
+func (c *fakeClient) watching(topic string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watched[topic]
+}
 
 func (c *fakeClient) MasterAddr(broker string) (string, bool) {
 	c.w.mu.Lock()
@@ -313,7 +335,7 @@ func (c *fakeClient) Broker(ctx context.Context, addr string) (protocol.BrokerCo
 	return &fakeConn{b: b, c: c, epoch: b.epoch}, nil
 }
 
-func (c *fakeClient) Lost(string, protocol.BrokerConn) { c.mu.Lock(); c.lost++; c.mu.Unlock() }
+func (c *fakeClient) Lost(string, protocol.BrokerConn) { c.lost.Add(1) }
 
 func (c *fakeClient) HeartbeatAll(ctx context.Context) error {
 	names := make(map[string]bool)
