@@ -60,8 +60,11 @@ func New(cfg Config) *Engine {
 // Start tries again every RebalanceRetry while a broker does not answer, as long
 // as ctx lasts; then it returns an error that matches protocol.ErrTimeout (or
 // ctx's) and names the last failure, and nothing is left running. ctx bounds the
-// start only; its values reach the handlers. protocol.ErrClosed after or during
-// Close. Leaving the group after a failure takes up to 1 s more when a broker is
+// start only; its values reach the handlers. What trying again cannot help is
+// returned at once: no name server that answers (protocol.ErrUnreachable), a
+// refusal for good such as protocol.ErrNoPermission, a strategy that fails.
+// protocol.ErrClosed after or during Close. No handler has run when Start fails.
+// Leaving the group after a failure takes up to 1 s more when a broker is
 // silent.
 func (e *Engine) Start(ctx context.Context) error {
 	base := context.WithoutCancel(ctx)

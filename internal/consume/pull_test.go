@@ -179,6 +179,48 @@ func TestSilentBrokerEndsAPullAfterSuspendAndSlack(t *testing.T) {
 	})
 }
 
+func TestSlaveIsPulledWithoutACommitWhenTheMasterIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.topic(testTopic, "a", 1)
+		q := queueOf("a", 0)
+		in := new(inbox)
+		e, _ := w.member("c1", in, nil)
+		start(t, e)
+		w.send(q, "x")
+		time.Sleep(5 * time.Second)
+		w.change(func() { w.slaves = true; w.brokers["a"].epoch++ })
+		time.Sleep(5 * time.Second)
+		w.send(q, "y")
+		synctest.Wait()
+		assert.Equal(t, []string{"x", "y"}, in.bodies())
+		pulls := w.pulls(q)
+		require.Len(t, pulls, 4)
+		assert.Equal(t, []int64{0, 1, 1, 2}, []int64{pulls[0].req.Offset, pulls[1].req.Offset, pulls[2].req.Offset, pulls[3].req.Offset})
+		assert.False(t, pulls[2].req.Commit)
+		assert.False(t, pulls[3].req.Commit)
+	})
+}
+
+func TestBrokerWithoutAnAddressIsLookedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.topic(testTopic, "a", 1)
+		in := new(inbox)
+		e, _ := w.member("c1", in, nil)
+		start(t, e)
+		synctest.Wait()
+		var gone *fakeBroker
+		w.change(func() { gone = w.brokers["a"]; gone.epoch++; gone.changedLocked(); delete(w.brokers, "a") })
+		time.Sleep(10 * time.Second)
+		w.change(func() { w.brokers["a"] = gone })
+		w.send(queueOf("a", 0), "x")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []string{"x"}, in.bodies())
+	})
+}
+
 func TestBrokerThatForgotTheSubscriptionGetsAHeartbeat(t *testing.T) {
 	for _, forgot := range []protocol.Code{protocol.SubscriptionNotExist, protocol.SubscriptionNotLatest, protocol.SubscriptionGroupNotExist} {
 		t.Run(fmt.Sprint(forgot), func(t *testing.T) {

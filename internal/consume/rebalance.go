@@ -354,7 +354,7 @@ func (r *run) askMembers(ctx context.Context, rd *round, broker string) ([]strin
 	if err != nil && !answered(err) {
 		return nil, err
 	}
-	slices.Sort(members)
+	rebalance.SortMembers(members)
 	members = slices.Compact(members)
 	rd.members[broker] = members
 	return members, nil

@@ -38,6 +38,7 @@ type world struct {
 	clients []*fakeClient
 	mute    bool // notices to members are lost
 	noNames bool // no name server answers
+	slaves  bool // the members that are left of all broker groups are slaves
 }
 
 type fakeBroker struct {
@@ -317,12 +318,13 @@ func (c *fakeClient) watching(topic string) int {
 func (c *fakeClient) MasterAddr(broker string) (string, bool) {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	return broker, c.w.brokers[broker] != nil
+	return broker, c.w.brokers[broker] != nil && !c.w.slaves
 }
 
 func (c *fakeClient) AnyAddr(broker string) (string, int64, bool) {
-	addr, ok := c.MasterAddr(broker)
-	return addr, 0, ok
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	return broker, 1, c.w.brokers[broker] != nil
 }
 
 func (c *fakeClient) Broker(ctx context.Context, addr string) (protocol.BrokerConn, error) {
