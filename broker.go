@@ -75,24 +75,23 @@ type Broker struct {
 // broker_send.go, broker_pull.go, broker_group.go and broker_topic.go.
 type brokerRun struct {
 	*Broker
-	addr       netip.AddrPort // store host
-	store      *store.Store
-	topics     *topics.Table
-	offsets    *offsets.Table
-	groups     *groups.Registry
-	waiters    *longpoll.Waiters
-	uniqKeys   *message.UniqKeys  // for messages that come without a unique key
-	creating   singleflight.Group // auto-creation, by topic
-	reg        *registrar
-	registered error // of the first registration: what can't be reached then is no reason not to serve
-	listener   protocol.Listener
-	events     *emitter
+	addr     netip.AddrPort // store host
+	store    *store.Store
+	topics   *topics.Table
+	offsets  *offsets.Table
+	groups   *groups.Registry
+	waiters  *longpoll.Waiters
+	uniqKeys *message.UniqKeys  // for messages that come without a unique key
+	creating singleflight.Group // auto-creation, by topic
+	reg      *registrar
+	listener protocol.Listener
+	events   *emitter
 
 	serving  atomic.Bool   // set once addr is known: before it, requests are refused
 	draining atomic.Bool   // Shutdown: sends are refused
 	sessions atomic.Uint64 // last session id
 	conns    atomic.Int64  // open sessions
-	inflight inflight
+	sends    inflight      // what Shutdown waits for
 	puts     rate
 	gets     rate
 
@@ -155,11 +154,13 @@ func (cfg BrokerConfig) withDefaults(p *problems) BrokerConfig {
 // checkName wants a legal broker or cluster name: they become topics, and
 // parts of paths.
 func checkName(p *problems, field, name string) {
-	if name == "" {
+	switch {
+	case name == "":
 		p.add("%s is empty", field)
-		return
+	case message.ValidateTopic(name) != nil:
+		p.add("%s %q must be at most %d characters of a-z A-Z 0-9 _ - %% |", field, clip(name), message.MaxTopicLength)
+		p.kinds = append(p.kinds, ErrIllegalName)
 	}
-	p.check(field, message.ValidateTopic(name))
 }
 
 func checkTopics(p *problems, in map[string]int) map[string]int {
@@ -225,7 +226,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	u.add(func() { _ = r.store.Kill() }) // a start that failed leaves the folder as it found it
 
 	config := func(name string) string { return filepath.Join(b.cfg.Dir, "config", name) }
-	if r.topics, err = topics.Open(topics.Options{
+	if r.topics, err = topics.Open(time.Now(), topics.Options{
 		File: config("topics.json"), NoSync: b.throwaway, Cluster: b.cfg.Cluster, Broker: b.cfg.Name,
 		AutoCreate: !b.cfg.DisableAutoCreateTopic, DefaultQueues: b.cfg.DefaultTopicQueues, Logger: b.log,
 	}); err != nil {
@@ -264,9 +265,11 @@ func (b *Broker) open(ctx context.Context) (err error) {
 
 	r.reg = newRegistrar(r)
 	u.add(r.reg.close)
-	r.registered = r.reg.register(ctx, registerTimeout)
-	if err = ctx.Err(); err != nil {
-		return err
+	if rerr := r.reg.register(ctx, registerTimeout); rerr != nil {
+		if err = ctx.Err(); err != nil {
+			return err
+		}
+		b.log.Warn("not registered everywhere", "err", rerr) // no reason not to serve
 	}
 	r.loops.Go(func() { r.registerLoop(r.ctx) })
 	r.loops.Go(func() { r.persistLoop(r.ctx) })
@@ -276,14 +279,14 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// Shutdown takes the broker out of the routes, waits for the requests in
-// flight until ctx ends, and closes.
+// Shutdown takes the broker out of the routes, refuses new sends, waits for
+// those in flight until ctx ends, and closes.
 func (b *Broker) Shutdown(ctx context.Context) error {
 	if b.life.use() == nil {
 		r := b.run.Load()
 		r.reg.unregister(ctx)
 		r.draining.Store(true)
-		r.inflight.wait(ctx)
+		r.sends.wait(ctx)
 	}
 	return b.Close()
 }
@@ -449,8 +452,6 @@ func serveBroker[Q, R any](ctx context.Context, s *brokerSession, code Code, top
 	if !s.serving.Load() {
 		return nil, &protocol.Error{Code: protocol.SystemError, Remark: "the broker is starting, try again", Broker: s.cfg.Name}
 	}
-	s.inflight.enter()
-	defer s.inflight.leave()
 	var resp *R
 	var err error
 	if s.wire.faults.list.Load() == nil {
@@ -469,10 +470,10 @@ func serveBroker[Q, R any](ctx context.Context, s *brokerSession, code Code, top
 // those have all returned before the loops are waited for.
 func (r *brokerRun) later(f func(context.Context)) { r.loops.Go(func() { f(r.ctx) }) }
 
-// inflight counts requests being served.
+// inflight counts sends being served.
 type inflight struct {
 	n    atomic.Int64
-	mu   sync.Mutex
+	mu   sync.Mutex    // guards idle
 	idle chan struct{} // made by wait, closed by the request that ends last
 }
 

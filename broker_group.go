@@ -98,9 +98,10 @@ func (s *brokerSession) UpdateConsumerOffset(ctx context.Context, q *protocol.Up
 			return nil, err
 		}
 		topic, ok := s.topics.Get(q.Topic)
+		if !ok {
+			return nil, noTopic(q.Topic)
+		}
 		switch {
-		case !ok:
-			return nil, unknownTopic(q.Topic)
 		case q.QueueID < 0 || q.QueueID >= topic.ReadQueues:
 			return nil, protocol.Errorf(protocol.InvalidParameter, "queue %d of topic %s does not exist on %s, it has queues 0 to %d", q.QueueID, q.Topic, s.cfg.Name, topic.ReadQueues-1)
 		case q.Offset < 0:

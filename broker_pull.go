@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pocketmq/pocketmq/filter"
@@ -59,18 +58,13 @@ func (s *brokerSession) pullMessage(ctx context.Context, q *protocol.PullMessage
 // checkPull refuses what can't be read and returns the broker's test of a
 // message's tags code; nil takes everything.
 func (s *brokerSession) checkPull(q *protocol.PullMessageRequest) (func(int64) bool, error) {
-	topic, ok := s.topics.Get(q.Topic)
-	if !ok {
-		if err := message.ValidateTopic(q.Topic); err != nil {
-			return nil, badName(err)
-		}
-	}
 	if err := s.checkGroup(q.Group); err != nil {
 		return nil, err
 	}
+	topic, ok := s.topics.Get(q.Topic)
 	switch {
 	case !ok:
-		return nil, unknownTopic(q.Topic)
+		return nil, noTopic(q.Topic)
 	case topic.Perm&PermRead == 0:
 		return nil, protocol.Errorf(protocol.NoPermission, "topic %s is not readable on %s", q.Topic, s.cfg.Name)
 	case q.QueueID < 0 || q.QueueID >= topic.ReadQueues:
@@ -169,7 +163,10 @@ func (s *brokerSession) checkGroup(group string) error {
 	return nil
 }
 
-// unknownTopic is the answer of a broker that does not have a topic.
-func unknownTopic(topic string) *protocol.Error {
-	return protocol.Errorf(protocol.TopicNotExist, "topic[%s] not exist, apply first please! Create it with Admin.CreateTopic or ClusterConfig.Topics", strings.ToValidUTF8(topic, "?"))
+// noTopic is the answer of a broker that does not have a topic.
+func noTopic(topic string) *protocol.Error {
+	if err := message.ValidateTopic(topic); err != nil {
+		return badName(err)
+	}
+	return protocol.Errorf(protocol.TopicNotExist, "topic[%s] not exist, apply first please! Create it with Admin.CreateTopic or ClusterConfig.Topics", topic)
 }

@@ -20,6 +20,8 @@ func (s *brokerSession) SendMessage(ctx context.Context, q *protocol.SendMessage
 }
 
 func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessageRequest) (*protocol.SendMessageResponse, error) {
+	s.sends.enter()
+	defer s.sends.leave()
 	if s.draining.Load() {
 		return nil, protocol.Errorf(protocol.ServiceNotAvailable, "%s is shutting down", s.cfg.Name)
 	}

@@ -129,7 +129,7 @@ func (cfg ClusterConfig) withDefaults() (ClusterConfig, error) {
 	if cfg.NameServers == 0 {
 		cfg.NameServers = max(len(cfg.NameServerAddrs), 1)
 	}
-	p.nonNegative("NameServers", int64(cfg.NameServers))
+	nonNegative(&p, "NameServers", cfg.NameServers)
 	if n := len(cfg.NameServerAddrs); n > 0 && n != cfg.NameServers {
 		p.add("NameServers is %d, but NameServerAddrs has %d addresses", cfg.NameServers, n)
 	}
@@ -289,7 +289,7 @@ func (c *Cluster) startGroups(ctx context.Context, gs []BrokerGroup) error {
 		c.mu.Lock()
 		c.members = append(c.members, m)
 		c.mu.Unlock()
-		eg.Go(func() error { return c.startMember(ctx, m) })
+		eg.Go(func() error { return c.startMember(ctx, m, true) })
 	}
 	return eg.Wait()
 }
@@ -319,8 +319,9 @@ func (c *Cluster) memberConfig(g BrokerGroup) BrokerConfig {
 	return cfg
 }
 
-// startMember starts a new instance of m.
-func (c *Cluster) startMember(ctx context.Context, m *member) error {
+// startMember starts a new instance of m. It has to be routable at every name
+// server that runs, or, when the network may be broken on purpose, at one.
+func (c *Cluster) startMember(ctx context.Context, m *member, everywhere bool) error {
 	b, err := newBroker(m.cfg, c.wire, c.throwaway)
 	if err != nil {
 		return err
@@ -328,15 +329,33 @@ func (c *Cluster) startMember(ctx context.Context, m *member) error {
 	if err := b.Start(ctx); err != nil {
 		return err
 	}
-	if err := b.run.Load().registered; err != nil {
+	missing, running := c.notRoutable(b)
+	if len(missing) > 0 && (everywhere || len(missing) == running) {
 		_ = b.Close() // the start has failed: say why
-		return fmt.Errorf("broker %s is not routable everywhere: %w", m.group, err)
+		return fmt.Errorf("broker %s did not get through to %s: %w", m.group, strings.Join(missing, ", "), ErrUnreachable)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m.broker = b
 	m.cfg.Addr = b.Addr() // kept across restarts
 	return nil
+}
+
+// notRoutable names the running name servers that do not know b.
+func (c *Cluster) notRoutable(b *Broker) (missing []string, running int) {
+	c.mu.Lock()
+	servers := slices.Clone(c.servers)
+	c.mu.Unlock()
+	for _, s := range servers {
+		if s.life.use() != nil {
+			continue
+		}
+		running++
+		if !slices.ContainsFunc(s.Status().Brokers, func(l BrokerLive) bool { return l.Addr == b.Addr() && l.Name == b.Name() }) {
+			missing = append(missing, s.Name())
+		}
+	}
+	return missing, running
 }
 
 // NameServerAddrs returns the addresses of the name servers.
@@ -573,7 +592,8 @@ func (c *Cluster) noMember(group string, id int64) error {
 
 // Restart starts a broker that was killed or closed again, with the same
 // address, folder and config. It returns when the broker is routable at every
-// name server.
+// name server that runs and can be reached; when some run and none can be
+// reached it fails.
 func (c *Cluster) Restart(ctx context.Context, group string, id int64) error {
 	return c.change(ctx, func(ctx context.Context) error {
 		m := c.member(group, id)
@@ -583,7 +603,7 @@ func (c *Cluster) Restart(ctx context.Context, group string, id int64) error {
 		if b := c.Broker(group, id); b != nil && b.life.use() == nil {
 			return fmt.Errorf("broker %s is running: Kill or Close it first", nodeName(group, id))
 		}
-		return c.startMember(ctx, m)
+		return c.startMember(ctx, m, false)
 	})
 }
 

@@ -3,6 +3,7 @@ package pocketmq
 import (
 	"log/slog"
 	"net/netip"
+	"time"
 )
 
 // loggerOf returns l with attributes, or a silent logger.
@@ -38,11 +39,18 @@ func checkNameServers(p *problems, addrs []string) {
 }
 
 // positive replaces 0 by def and reports a negative value.
-func positive[N ~int | ~int64](p *problems, field string, n *N, def N) {
+func positive[N int | int64 | time.Duration](p *problems, field string, n *N, def N) {
 	switch {
 	case *n == 0:
 		*n = def
 	case *n < 0:
-		p.add("%s is %d, must be positive (0 = %d)", field, int64(*n), int64(def))
+		p.add("%s is %v, must be positive (0 = %v)", field, *n, def)
+	}
+}
+
+// nonNegative reports a negative value.
+func nonNegative[N int | int64 | time.Duration](p *problems, field string, n N) {
+	if n < 0 {
+		p.add("%s is %v, must not be negative", field, n)
 	}
 }

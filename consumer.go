@@ -123,7 +123,7 @@ func newConsumer(cfg ConsumerConfig, events *emitter) (*Consumer, error) {
 	cfg.Timings = cfg.Timings.withDefaults()
 	cfg.NameServers = append([]string(nil), cfg.NameServers...)
 	id := newIdentity(cfg.InstanceName)
-	c := &Consumer{cfg: cfg, id: id, subs: subs, events: events, log: loggerOf(cfg.Logger, "client", id.clientID, "group", cfg.Group)}
+	c := &Consumer{cfg: cfg, id: id, subs: subs, events: events, log: loggerOf(cfg.Logger, "client", id.clientID)}
 	c.life.what = "consumer " + id.clientID
 	return c, nil
 }

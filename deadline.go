@@ -13,7 +13,7 @@ type deadlineCtx struct {
 	parent   context.Context
 	deadline time.Time
 
-	mu     sync.Mutex
+	mu     sync.Mutex      // guards the rest
 	inner  context.Context // made by the first Done
 	cancel context.CancelFunc
 	ended  bool
@@ -47,12 +47,12 @@ func (c *deadlineCtx) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	case !time.Now().Before(c.deadline):
+		return context.DeadlineExceeded // inner's timer may be the second one of this instant
 	case c.inner != nil:
 		return c.inner.Err()
 	case c.ended:
 		return context.Canceled
-	case !time.Now().Before(c.deadline):
-		return context.DeadlineExceeded
 	}
 	return nil
 }

@@ -61,12 +61,6 @@ func (p *problems) check(field string, err error) {
 	}
 }
 
-func (p *problems) nonNegative(field string, n int64) {
-	if n < 0 {
-		p.add("%s is %d, must not be negative", field, n)
-	}
-}
-
 func (p *problems) err() error {
 	if len(p.list) == 0 {
 		return nil

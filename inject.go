@@ -37,7 +37,7 @@ type FaultHandle struct {
 	fault Fault
 	set   *faults
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the rest
 	hits    int
 	removed bool
 	changed chan struct{} // closed and replaced at every hit and at Remove

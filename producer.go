@@ -88,7 +88,7 @@ func NewProducer(cfg ProducerConfig) (*Producer, error) {
 		p.add("Transport is nil: use pocketmq.InMemory()")
 	}
 	positive(&p, "SendTimeout", &cfg.SendTimeout, defaultSendTimeout)
-	p.nonNegative("AttemptTimeout", int64(cfg.AttemptTimeout))
+	nonNegative(&p, "AttemptTimeout", cfg.AttemptTimeout)
 	orNone(&p, "Retries", &cfg.Retries, defaultRetries)
 	orNone(&p, "CompressOver", &cfg.CompressOver, defaultCompressOver)
 	if cfg.Compression < Zlib || cfg.Compression > Zstd {
@@ -221,7 +221,7 @@ func (p *Producer) cursor(topic string) *fault.Counter {
 
 // asyncSends counts asynchronous sends whose callback has not returned.
 type asyncSends struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards the rest
 	n    int
 	idle chan struct{} // closed when n is 0; nil when nobody waits
 }

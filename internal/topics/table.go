@@ -60,7 +60,7 @@ type topic struct {
 // With both versions damaged it is an error that names the files
 // (statefile.ErrDamaged). Open writes nothing. An illegal cluster or broker name
 // is an error.
-func Open(o Options) (*Table, error) {
+func Open(now time.Time, o Options) (*Table, error) {
 	if o.DefaultQueues == 0 {
 		o.DefaultQueues = DefaultQueues
 	}
@@ -73,7 +73,6 @@ func Open(o Options) (*Table, error) {
 		}
 	}
 	t := &Table{o: o}
-	now := time.Now()
 	// A table without history starts at a version of its own: a name server
 	// that remembers another life of this broker must look again.
 	s := &state{version: protocol.DataVersion{Timestamp: now.UnixMilli()}}

@@ -30,7 +30,7 @@ func open(t *testing.T, change ...func(*Options)) *Table {
 	for _, f := range change {
 		f(&o)
 	}
-	table, err := Open(o)
+	table, err := Open(t0, o)
 	require.NoError(t, err)
 	return table
 }
@@ -84,7 +84,7 @@ func TestBootTopics(t *testing.T) {
 
 func TestIllegalClusterOrBrokerNameIsRefused(t *testing.T) {
 	for _, o := range []Options{{Cluster: "my.cluster"}, {Broker: "a b"}} {
-		_, err := Open(o)
+		_, err := Open(t0, o)
 		assert.ErrorIs(t, err, protocol.ErrIllegalName)
 	}
 }
@@ -373,7 +373,7 @@ func TestST07_TopicsSurviveDamagedFiles(t *testing.T) {
 			assert.Contains(t, log.String(), "topics.json")
 
 			hurt(t, path+".bak", damage)
-			_, err := Open(Options{File: path})
+			_, err := Open(t0, Options{File: path})
 			require.ErrorIs(t, err, statefile.ErrDamaged)
 			assert.ErrorContains(t, err, path)
 			assert.ErrorContains(t, err, "move both away")
@@ -385,7 +385,7 @@ func TestForeignContentIsAnErrorThatNamesTheFile(t *testing.T) {
 	for _, text := range []string{"[]", "no json", `{"topicConfigTable":{"a":{"topicName":"b"}}}`, `{"topicConfigTable":{"a b":{"topicName":"a b"}}}`} {
 		path := filepath.Join(t.TempDir(), "topics.json")
 		require.NoError(t, statefile.New(path, true).Save([]byte(text)))
-		_, err := Open(Options{File: path})
+		_, err := Open(t0, Options{File: path})
 		assert.ErrorContains(t, err, path, text)
 	}
 }
@@ -493,7 +493,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 func BenchmarkGet(b *testing.B) {
-	table, err := Open(Options{AutoCreate: true})
+	table, err := Open(t0, Options{AutoCreate: true})
 	require.NoError(b, err)
 	var configs []protocol.TopicConfig
 	for i := range 1_000 {
@@ -509,7 +509,7 @@ func BenchmarkGet(b *testing.B) {
 
 // One topic more among ten thousand.
 func BenchmarkPut(b *testing.B) {
-	table, err := Open(Options{File: filepath.Join(b.TempDir(), "topics.json"), NoSync: true})
+	table, err := Open(t0, Options{File: filepath.Join(b.TempDir(), "topics.json"), NoSync: true})
 	require.NoError(b, err)
 	var configs []protocol.TopicConfig
 	for i := range 10_000 {
