@@ -291,7 +291,8 @@ func TestBootTopicsFollowTheOptionsNotTheFile(t *testing.T) {
 	_, _, err = off.AutoCreate(t0, "ordrs", "TBW102", 4)
 	requireCode(t, protocol.TopicNotExist, err)
 
-	more := open(t, file(path), func(o *Options) { o.DefaultQueues = 12 })
+	more, err := Open(t0.Add(time.Second), Options{File: path, NoSync: true, Cluster: "c", Broker: "broker-a", AutoCreate: true, DefaultQueues: 12})
+	require.NoError(t, err)
 	template, _ := more.Get("TBW102")
 	assert.Equal(t, 12, template.ReadQueues)
 	assert.Greater(t, versionOf(more).Timestamp, version.Timestamp)
