@@ -123,13 +123,15 @@ func (s *brokerSession) sendTopic(ctx context.Context, q *protocol.SendMessageRe
 
 // addSingle encodes one message.
 func (s *brokerSession) addSingle(b *store.Batch, rec *message.Record, q *protocol.SendMessageRequest) (noWait bool, uniqKey string, err error) {
-	props := q.Properties
+	props, popped := q.Properties, false
 	for name, value := range message.Properties(props) {
 		switch name {
 		case message.PropUniqKey:
 			uniqKey = value
 		case message.PropWait:
 			noWait = value == "false"
+		case message.PropPopCK:
+			popped = true
 		default:
 			if err := unsupported(name, value); err != nil {
 				return false, "", err
@@ -139,7 +141,7 @@ func (s *brokerSession) addSingle(b *store.Batch, rec *message.Record, q *protoc
 	if props != "" && !strings.HasSuffix(props, "\x02") {
 		props += "\x02" // or what is appended would extend the last value
 	}
-	if _, ok := message.Property(props, message.PropPopCK); ok {
+	if popped { // a receipt of another life of the message
 		m := message.DecodeProperties(props)
 		delete(m, message.PropPopCK)
 		props = message.EncodeProperties(m)

@@ -3,6 +3,7 @@ package pocketmq
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,17 +14,28 @@ type deadlineCtx struct {
 	parent   context.Context
 	deadline time.Time
 
-	mu     sync.Mutex      // guards the rest
-	inner  context.Context // made by the first Done
-	cancel context.CancelFunc
-	ended  bool
+	inner  atomic.Pointer[innerCtx] // made by the first Done
+	mu     sync.Mutex               // serialises Done and end
+	closed bool
 }
 
-func withDeadline(parent context.Context, deadline time.Time) *deadlineCtx {
+// innerCtx is the real context behind a deadlineCtx that somebody waits for.
+type innerCtx struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+// set makes c parent with deadline, or with parent's if that is earlier. c must
+// be new. The parent of a deadlineCtx that is itself inside another one is the
+// outer one's: its deadline is the later one.
+func (c *deadlineCtx) set(parent context.Context, deadline time.Time) {
 	if d, ok := parent.Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}
-	return &deadlineCtx{parent: parent, deadline: deadline}
+	if p, ok := parent.(*deadlineCtx); ok {
+		parent = p.parent
+	}
+	c.parent, c.deadline = parent, deadline
 }
 
 func (c *deadlineCtx) Deadline() (time.Time, bool) { return c.deadline, true }
@@ -31,50 +43,49 @@ func (c *deadlineCtx) Deadline() (time.Time, bool) { return c.deadline, true }
 // Value answers through inner once there is one: package context then finds it
 // and needs no goroutine to follow a deadlineCtx.
 func (c *deadlineCtx) Value(key any) any {
-	c.mu.Lock()
-	from := c.parent
-	if c.inner != nil {
-		from = c.inner
+	if i := c.inner.Load(); i != nil {
+		return i.Value(key)
 	}
-	c.mu.Unlock()
-	return from.Value(key)
+	return c.parent.Value(key)
 }
 
 func (c *deadlineCtx) Err() error {
 	if err := c.parent.Err(); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case !time.Now().Before(c.deadline):
+	if !time.Now().Before(c.deadline) {
 		return context.DeadlineExceeded // inner's timer may be the second one of this instant
-	case c.inner != nil:
-		return c.inner.Err()
-	case c.ended:
-		return context.Canceled
+	}
+	if i := c.inner.Load(); i != nil {
+		return i.Err()
 	}
 	return nil
 }
 
 func (c *deadlineCtx) Done() <-chan struct{} {
+	if i := c.inner.Load(); i != nil {
+		return i.Done()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.inner == nil {
-		c.inner, c.cancel = context.WithDeadline(c.parent, c.deadline)
-		if c.ended {
-			c.cancel()
+	i := c.inner.Load()
+	if i == nil {
+		ctx, cancel := context.WithDeadline(c.parent, c.deadline)
+		i = &innerCtx{ctx, cancel}
+		c.inner.Store(i)
+		if c.closed {
+			cancel()
 		}
 	}
-	return c.inner.Done()
+	return i.Done()
 }
 
 // end releases the timer. Like a CancelFunc it must be called.
 func (c *deadlineCtx) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ended = true
-	if c.cancel != nil {
-		c.cancel()
+	c.closed = true
+	if i := c.inner.Load(); i != nil {
+		i.cancel()
 	}
 }

@@ -106,6 +106,7 @@ func (p *Producer) SendAsync(ctx context.Context, m *Message, done func(*SendRes
 		<-p.slots
 		return p.life.unusable()
 	}
+	out.req.BornTime = time.Now() // SendTimeout does not count the wait for a slot
 	if out.req.SysFlag&message.FlagCompressed == 0 {
 		out.req.Body = slices.Clone(out.req.Body)
 	}
@@ -144,6 +145,9 @@ type outgoing struct {
 	choice choice
 	msgID  string
 	msgIDs []string // of a batch
+
+	// Here, and not allocated one by one, because every send needs them.
+	budget, first deadlineCtx // of the send; of its first attempt
 }
 
 func (p *Producer) send(ctx context.Context, m *Message, c choice) (*SendResult, error) {
@@ -175,7 +179,7 @@ func (p *Producer) prepare(m *Message, c choice) (*outgoing, error) {
 		return nil, err
 	}
 	now := time.Now()
-	out := &outgoing{choice: c, msgID: p.keys.Next(now)}
+	out := &outgoing{choice: c}
 	out.choice.message = m
 	if c.queue == nil && c.selector == nil {
 		out.choice.key = m.ShardingKey
@@ -190,7 +194,11 @@ func (p *Producer) prepare(m *Message, c choice) (*outgoing, error) {
 		Body:               m.Body,
 	}
 	var buf [256]byte
-	out.req.Properties = string(m.AppendProperties(buf[:0], out.msgID))
+	var key [32]byte // of IPv4 addresses, as all of ours are
+	out.req.Properties = string(m.AppendProperties(buf[:0], string(p.keys.AppendNext(key[:0], now))))
+	// The unique key is the last property: its text serves as the id too.
+	end := len(out.req.Properties) - 1
+	out.msgID = out.req.Properties[end-len(key) : end]
 	if len(out.req.Properties) > message.MaxPropertiesLength {
 		return nil, fmt.Errorf("%w: the properties take %d bytes, at most %d fit", ErrIllegalMessage, len(out.req.Properties), message.MaxPropertiesLength)
 	}
@@ -256,10 +264,16 @@ func (p *Producer) prepareBatch(ms []*Message) (*outgoing, error) {
 	if strings.HasPrefix(ms[0].Topic, message.RetryPrefix) {
 		return nil, fmt.Errorf("%w: a batch to a retry topic is not allowed", ErrIllegalMessage)
 	}
+	const idLen = 32 // of IPv4 addresses, as all of ours are
+	keys := make([]byte, 0, idLen*len(ms))
+	for range ms {
+		keys = p.keys.AppendNext(keys, now)
+	}
+	ids := string(keys) // one string, cut into ids
 	body := make([]byte, 0, size)
 	var scratch [512]byte
 	for i, m := range ms {
-		out.msgIDs[i] = p.keys.Next(now)
+		out.msgIDs[i] = ids[i*idLen : (i+1)*idLen]
 		props := m.AppendProperties(scratch[:0], out.msgIDs[i])
 		if len(props) > message.MaxPropertiesLength {
 			return nil, fmt.Errorf("%w: the properties of message %d of the batch take %d bytes, at most %d fit", ErrIllegalMessage, i, len(props), message.MaxPropertiesLength)
@@ -291,8 +305,9 @@ func (p *Producer) prepareBatch(ms []*Message) (*outgoing, error) {
 func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, error) {
 	p.inFlight.Add(1)
 	defer p.inFlight.Add(-1)
-	start := time.Now()
-	budget := withDeadline(ctx, start.Add(p.cfg.SendTimeout))
+	start := out.req.BornTime
+	budget := &out.budget
+	budget.set(ctx, start.Add(p.cfg.SendTimeout))
 	defer budget.end()
 
 	attempts := 1
@@ -322,13 +337,17 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 			}
 			chosen = true
 		}
-		limit := p.cfg.SendTimeout
-		if left := time.Until(budget.deadline); p.cfg.AttemptTimeout > 0 {
-			limit = min(p.cfg.AttemptTimeout, left)
-		} else {
-			limit = left / time.Duration(attempts-n)
+		now, try := start, &out.first
+		if n > 0 {
+			now, try = time.Now(), new(deadlineCtx)
 		}
-		res, err := p.attempt(budget, out, queue, limit)
+		limit := p.cfg.AttemptTimeout
+		if limit == 0 {
+			limit = budget.deadline.Sub(now) / time.Duration(attempts-n)
+		}
+		try.set(budget, now.Add(limit))
+		res, err := p.attempt(try, out, queue)
+		try.end()
 		if res != nil || err == nil {
 			return res, err
 		}
@@ -365,20 +384,17 @@ func (p *Producer) pause(ctx context.Context, d time.Duration) {
 }
 
 // attempt sends once to the master of queue's broker.
-func (p *Producer) attempt(budget context.Context, out *outgoing, queue MessageQueue, limit time.Duration) (*SendResult, error) {
+func (p *Producer) attempt(ctx context.Context, out *outgoing, queue MessageQueue) (*SendResult, error) {
 	addr, ok := p.client.MasterAddr(queue.BrokerName)
 	if !ok {
 		return nil, fmt.Errorf("broker %s has no known master: %w", queue.BrokerName, ErrUnreachable)
 	}
-	ctx := withDeadline(budget, time.Now().Add(limit))
-	defer ctx.end()
 	conn, err := p.client.Broker(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	req := out.req
-	req.QueueID = queue.QueueID
-	resp, err := conn.SendMessage(ctx, &req)
+	out.req.QueueID = queue.QueueID
+	resp, err := conn.SendMessage(ctx, &out.req)
 	if err != nil {
 		var answered *protocol.Error
 		if !errors.As(err, &answered) && ctx.Err() == nil {

@@ -133,6 +133,12 @@ func NewUniqKeys(ip netip.Addr, pid uint16, loader uint32) *UniqKeys {
 // Next returns a key that this UniqKeys never returned before. now counts in
 // its own time zone, as Java's does.
 func (u *UniqKeys) Next(now time.Time) string {
+	var text [2 * uniqV6]byte
+	return string(u.AppendNext(text[:0], now))
+}
+
+// AppendNext is Next that appends the key to dst.
+func (u *UniqKeys) AppendNext(dst []byte, now time.Time) []byte {
 	ms := now.UnixMilli()
 	m := u.month.Load()
 	if m == nil || ms < m.start || ms >= m.end || m.location != now.Location() {
@@ -141,8 +147,7 @@ func (u *UniqKeys) Next(now time.Time) string {
 		u.month.Store(m)
 	}
 	n := u.advance(uint64(ms-m.start) << 16)
-	var text [2 * uniqV6]byte
-	return string(appendUniqSuffix(text[:copy(text[:], u.prefix)], n))
+	return appendUniqSuffix(append(dst, u.prefix...), n)
 }
 
 // advance takes the next number, at least want.
