@@ -99,7 +99,11 @@ func TestConcurrentKeysDiffer(t *testing.T) {
 func TestNextAllocatesTheKeyOnly(t *testing.T) {
 	u := NewUniqKeys(testIP, 1, 2)
 	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.Local)
-	assert.Equal(t, 1.0, testing.AllocsPerRun(100, func() { u.Next(now) }))
+	var key string
+	assert.Equal(t, 1.0, testing.AllocsPerRun(100, func() { key = u.Next(now) }))
+	buf := make([]byte, 0, len(key))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { buf = u.AppendNext(buf[:0], now) }))
+	assert.Len(t, buf, len(key))
 }
 
 func TestAForeignUniqKeyIsNamed(t *testing.T) {

@@ -37,8 +37,14 @@ const (
 	// larger by itself still goes into one group, and one file.
 	maxGroupBytes   = 1 << 20
 	maxGroupEntries = 4096
-	// maxGather bounds how often a leader lets others run so that they join.
-	maxGather = 16
+	// maxGather bounds how often a leader lets others run so that they join;
+	// gatherPatience, how often in vain. Once is not enough: an idle processor
+	// may bring the leader back before anybody else has run.
+	maxGather      = 16
+	gatherPatience = 3
+	// flushPatience bounds how long the leader of a group that waits for fsync
+	// anyway leaves it open because the flusher is busy with the one before.
+	flushPatience = 20 * time.Millisecond
 )
 
 // group is a number of batches that are written together.
@@ -55,6 +61,9 @@ type group struct {
 	// turn tells the opener that it is to lead. Capacity 1: the one before
 	// does not wait for it. nil for a group without an opener.
 	turn chan struct{}
+	// hurry tells a leader that leaves the group open not to. Capacity 1: one
+	// is enough. nil while it does not.
+	hurry chan struct{}
 	// Guarded by Store.mu: the turn has been given; the opener has left.
 	given, orphan bool
 
@@ -102,6 +111,7 @@ func (s *Store) Append(ctx context.Context, b *Batch, opt AppendOptions) (Append
 	}
 	wait := s.cfg.SyncFlush && !opt.NoWait && !s.cfg.Throwaway
 	now := nowMillis()
+	q := s.queues.get(QueueID{b.topic, int(b.queueID)})
 
 	s.mu.Lock()
 	if err := s.mu.refuse; err != nil {
@@ -109,17 +119,24 @@ func (s *Store) Append(ctx context.Context, b *Batch, opt AppendOptions) (Append
 		b.recycle()
 		return Appended{}, err
 	}
-	result := s.assignLocked(b, now)
+	result := s.assignLocked(b, q, now)
 	position := result.Position + int64(len(b.records)) - 1
 	g, role := s.joinLocked(b, wait)
+	hurry := g.hurry
 	s.mu.Unlock() // b is the leader's from here on
+	if hurry != nil && !wait {
+		select {
+		case hurry <- struct{}{}:
+		default:
+		}
+	}
 
 	var err error
 	switch role {
 	case leader:
 		err = s.lead(g)
 	case gatherer:
-		err = s.leadPending(g)
+		err = s.leadPending(ctx, g)
 	case opener:
 		select {
 		case <-g.turn:
@@ -130,7 +147,7 @@ func (s *Store) Append(ctx context.Context, b *Batch, opt AppendOptions) (Append
 			<-g.turn // given already: the group waits for us
 		}
 		s.turns.Put(g.turn)
-		err = s.leadPending(g)
+		err = s.leadPending(ctx, g)
 	case follower:
 		if !wait {
 			select {
@@ -150,9 +167,12 @@ func (s *Store) Append(ctx context.Context, b *Batch, opt AppendOptions) (Append
 	return result, err
 }
 
-// assignLocked gives the batch its place in the log and in its queue.
-func (s *Store) assignLocked(b *Batch, now int64) Appended {
-	q := s.queues.make(b.topic, int(b.queueID))
+// assignLocked gives the batch its place in the log and in its queue; q is nil
+// when that was not known before.
+func (s *Store) assignLocked(b *Batch, q *queue, now int64) Appended {
+	if q == nil {
+		q = s.queues.make(b.topic, int(b.queueID))
+	}
 	s.mu.storeTime = max(s.mu.storeTime, now)
 	b.queue, b.offset, b.position, b.storeTime = q, q.next, s.mu.next, s.mu.storeTime
 	q.next += int64(len(b.records) - b.silent)
@@ -179,11 +199,12 @@ func (s *Store) joinLocked(b *Batch, wait bool) (*group, role) {
 	var g *group
 	var r role
 	n := len(s.mu.pending)
+	alone := s.mu.crowd <= 1
 	switch {
-	case !s.mu.writing && s.mu.crowd <= 1 && !wait:
+	case !s.mu.writing && alone && !wait:
 		g, r = &s.solo, leader
 		*g = group{batches: g.batches[:0]}
-	case !s.mu.writing && s.mu.crowd <= 1:
+	case !s.mu.writing && alone && s.flusher.busy.Load() == nil:
 		g, r = &group{}, leader // the flusher will hold it
 	case !s.mu.writing:
 		g, r = &group{given: true}, gatherer
@@ -227,7 +248,8 @@ func (s *Store) leave(g *group) bool {
 }
 
 // leadPending leads the first pending group, which is g.
-func (s *Store) leadPending(g *group) error {
+func (s *Store) leadPending(ctx context.Context, g *group) error {
+	s.awaitFlusher(ctx, g)
 	s.gather(g)
 	s.mu.Lock()
 	n := copy(s.mu.pending, s.mu.pending[1:])
@@ -238,23 +260,51 @@ func (s *Store) leadPending(g *group) error {
 }
 
 // gather lets other goroutines run, as long as that makes more of them join.
-// Those whom the last group released would otherwise miss this one, and two
-// half groups would take turns.
+// Those whom the last group released would otherwise miss this one, and small
+// groups would take turns. A leader that nobody was with before does not wait.
 func (s *Store) gather(g *group) {
+	callers, idle := 0, 0
 	for range maxGather {
 		s.mu.Lock()
-		before, enough := g.callers, s.mu.crowd <= 1 || g.full()
+		now, enough := g.callers, s.mu.crowd <= 1 || g.full()
 		s.mu.Unlock()
-		if enough {
+		if now == callers {
+			idle++
+		} else {
+			callers, idle = now, 0
+		}
+		if enough || idle == gatherPatience {
 			return
 		}
 		runtime.Gosched()
-		s.mu.Lock()
-		after := g.callers
-		s.mu.Unlock()
-		if after == before {
-			return
-		}
+	}
+}
+
+// awaitFlusher leaves the group open until the fsync under way is over, if all
+// its callers wait for the next one: they lose nothing, and whoever comes
+// meanwhile shares the write. It ends early when somebody joins who does not
+// wait, and when the fsync takes unusually long.
+func (s *Store) awaitFlusher(ctx context.Context, g *group) {
+	busy := s.flusher.busy.Load()
+	if busy == nil {
+		return
+	}
+	s.mu.Lock()
+	open := g.waiters == g.callers && !g.full()
+	if open {
+		g.hurry = make(chan struct{}, 1)
+	}
+	s.mu.Unlock()
+	if !open {
+		return
+	}
+	timer := s.newTimer(flushPatience)
+	defer s.putTimer(timer)
+	select {
+	case <-*busy:
+	case <-g.hurry:
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 
@@ -294,7 +344,7 @@ func (s *Store) lead(g *group) error {
 	case idle != nil:
 		close(idle)
 	case orphan:
-		s.background.Go(func() { _ = s.leadPending(next) }) // its callers get the error
+		s.background.Go(func() { _ = s.leadPending(context.Background(), next) }) // its callers get the error
 	case next != nil:
 		next.turn <- struct{}{}
 	}

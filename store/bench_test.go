@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"sync"
@@ -186,4 +187,160 @@ func BenchmarkAppendSync(b *testing.B) {
 			})
 		})
 	}
+}
+
+// filledStore is a store with n records, read back from disk up to the last
+// file when sealed, and a raw wal with the same.
+func filledStore(b *testing.B, n int, sealed bool) (*Store, *rawLog) {
+	s, raw := benchStore(b, func(c *Config) {
+		if !sealed {
+			c.FileSize = 1 << 30
+		}
+	}), benchRaw(b)
+	r := benchRecord(128)
+	rec := encoded(b, r)
+	for range n / 256 {
+		appendN(b, s, r, 256)
+		raw.write(b, rec, 256)
+	}
+	require.NoError(b, s.Sync(context.Background()))
+	return s, raw
+}
+
+// BenchmarkGetTail32 reads 32 records from memory; raw is 32 reads of the wal.
+func BenchmarkGetTail32(b *testing.B) {
+	const n = 33 * 256 // less than a segment of the raw wal, and more than 64 units in the tail
+	s, raw := filledStore(b, n, false)
+	at := int64(n - 64)
+	versus(b, 32, func(k int) {
+		for range k {
+			res, err := s.Get(GetRequest{Topic: "benchmark", Offset: at, MaxMessages: 32})
+			if err != nil || len(res.Records) != 32 {
+				b.Fatal(res.Status, err)
+			}
+		}
+	}, func(k int) {
+		for range k {
+			for i := range uint64(32) {
+				if _, err := raw.log.Read(uint64(at) + 1 + i); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkScanSealed reads a store of many files in turns of 32 and of 64; raw
+// reads the same bytes with one pread of 64 KiB after the other and computes
+// their CRC.
+func BenchmarkScanSealed(b *testing.B) {
+	for _, step := range []int{32, 64} {
+		b.Run(fmt.Sprintf("%d", step), func(b *testing.B) {
+			const n = 128 << 10
+			s, _ := filledStore(b, n, true)
+			size := int64(message.RecordSize(benchRecord(128)))
+			paths := segments(b, s.cfg.Dir)
+			paths = paths[:len(paths)-1]
+			at, file, off := int64(0), 0, int64(0)
+			var open *os.File
+			buf := make([]byte, 64<<10)
+			limit := (*s.log.files.Load())[len(paths)].base - int64(step)
+			versus(b, step, func(k int) {
+				for range k {
+					res, err := s.Get(GetRequest{Topic: "benchmark", Offset: at, MaxMessages: step})
+					if err != nil || len(res.Records) != step {
+						b.Fatal(res.Status, err)
+					}
+					if at = res.Next; at >= limit {
+						at = 0
+					}
+				}
+			}, func(k int) {
+				for todo := int64(k*step) * size; todo > 0; {
+					if open == nil {
+						var err error
+						open, err = os.Open(paths[file])
+						require.NoError(b, err)
+						off, file = 0, (file+1)%len(paths)
+					}
+					n, err := open.ReadAt(buf, off)
+					if err != nil {
+						open.Close()
+						open = nil
+					}
+					crc32.Checksum(buf[:n], castagnoli)
+					todo -= int64(n)
+					off += int64(n)
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkDispatch puts units into 10,000 queues in turn.
+func BenchmarkDispatch(b *testing.B) {
+	x := &extents{dir: filepath.Join(b.TempDir(), queuesName), disk: volatile(), handles: &handles{}}
+	defer x.close()
+	queues := make([]*queue, 10_000)
+	for i := range queues {
+		queues[i] = &queue{id: uint32(i)}
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		q := queues[i%len(queues)]
+		if err := q.place(x, int64(i/len(queues)), unit{position: int64(i)}, false); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkLife opens and discards a throwaway store, and opens and closes one
+// with a folder that stays.
+func BenchmarkLife(b *testing.B) {
+	b.Run("throwaway", func(b *testing.B) {
+		cfg := Config{Dir: filepath.Join(b.TempDir(), "t"), Broker: "broker-a", Throwaway: true}
+		var opening time.Duration
+		for b.Loop() {
+			start := time.Now()
+			s, err := Open(cfg)
+			if err != nil {
+				b.Fatal(err)
+			}
+			opening += time.Since(start)
+			appendN(b, s, benchRecord(128), 1)
+			if err := s.Discard(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(opening.Microseconds())/float64(b.N), "open-us")
+	})
+	b.Run("kept", func(b *testing.B) {
+		cfg := Config{Dir: b.TempDir(), Broker: "broker-a"}
+		for b.Loop() {
+			s, err := Open(cfg)
+			if err != nil {
+				b.Fatal(err)
+			}
+			appendN(b, s, benchRecord(128), 1)
+			if err := s.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkOpenAfterCrash replays a store without a checkpoint.
+func BenchmarkOpenAfterCrash(b *testing.B) {
+	s, _ := filledStore(b, 64<<10, true)
+	require.NoError(b, s.Kill())
+	for b.Loop() {
+		s, err := Open(s.cfg)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Kill(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)*(64<<10)/b.Elapsed().Seconds(), "rec/s")
 }

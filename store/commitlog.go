@@ -304,7 +304,9 @@ func (c *commitLog) scan(from, to int64, yield func(logEntry) error) error {
 }
 
 func (c *commitLog) scanFile(f *logFile, from, to int64, yield func(logEntry) error) error {
+	f.moving.RLock()
 	data, err := readStart(f.path, f.size.Load())
+	f.moving.RUnlock()
 	if err != nil {
 		return err
 	}

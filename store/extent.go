@@ -166,8 +166,8 @@ func (e *extent) stampBlock() []byte {
 // first offset is base. It uses the first blockSize bytes of buf.
 func (x *extents) read(n, queue uint32, base int64, buf []byte) ([]byte, error) {
 	b := buf[:blockSize]
-	if !x.readChunk(n, b) {
-		path := filepath.Join(x.dir, extentName(n/extentBlocks))
+	path, done := x.readChunk(n, b)
+	if !done {
 		f, err := x.handles.acquire(path)
 		if err != nil {
 			return nil, err
@@ -181,20 +181,27 @@ func (x *extents) read(n, queue uint32, base int64, buf []byte) ([]byte, error) 
 	if binary.BigEndian.Uint32(b) != queue || int64(binary.BigEndian.Uint64(b[4:])) != base ||
 		binary.BigEndian.Uint32(b[blockHeader-4:]) != blockCRC(b) {
 		return nil, fmt.Errorf("%w: consume queue file %s, block %d is not the one written for offset %d; it is rebuilt from the commit log when the store is opened next",
-			ErrDamaged, filepath.Join(x.dir, extentName(n/extentBlocks)), n%extentBlocks, base)
+			ErrDamaged, path, n%extentBlocks, base)
 	}
 	return b[blockHeader:], nil
 }
 
-// readChunk copies a block that is not written yet.
-func (x *extents) readChunk(n uint32, b []byte) bool {
+// readChunk copies a block that is not written yet, or names the file of one
+// that is.
+func (x *extents) readChunk(n uint32, b []byte) (path string, done bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	if len(x.chunk) == 0 || n < x.chunkAt {
-		return false
+	if n >= x.chunkAt && int(n-x.chunkAt) < len(x.chunk)/blockSize {
+		copy(b, x.chunk[int(n-x.chunkAt)*blockSize:])
+		done = true
 	}
-	copy(b, x.chunk[int(n-x.chunkAt)*blockSize:])
-	return true
+	number := n / extentBlocks
+	if len(x.files) > 0 && number >= x.files[0].number {
+		if i := int(number - x.files[0].number); i < len(x.files) {
+			return x.files[i].path, done
+		}
+	}
+	return filepath.Join(x.dir, extentName(number)), done
 }
 
 // extentState is what a checkpoint says about an extent file.

@@ -62,6 +62,9 @@ type logFile struct {
 	// segment is cut through it. It lives as long as log. Replaced only by the
 	// flusher, or by whoever closes the store.
 	rw *os.File
+	// moving is held for writing while closeUnsynced moves the content to another
+	// inode, and for reading by whoever reads the segment while log is open.
+	moving sync.RWMutex
 	// size is the number of bytes of good entries, header included.
 	size atomic.Int64
 
@@ -149,9 +152,10 @@ func (f *logFile) closeUnsynced() error {
 	if f.log.Load() == nil {
 		return nil
 	}
+	f.moving.Lock()
+	defer f.moving.Unlock()
 	if err := f.copyAway(); err == nil {
-		// The name leads to the copy now; nobody else has the old inode
-		// open, because sealed reads wait until log is gone.
+		// The name leads to the copy now. Nobody else has the old inode open.
 		if err := f.rw.Truncate(0); err != nil {
 			return errors.Join(err, f.close())
 		}

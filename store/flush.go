@@ -22,6 +22,9 @@ type flusher struct {
 	// within the interval. Set by the leader, cleared before a sync begins.
 	armed atomic.Bool
 
+	// busy is there while an fsync is under way, and closed afterwards.
+	busy atomic.Pointer[chan struct{}]
+
 	mu struct {
 		sync.Mutex
 		groups  []*group // written, waiting for their sync
@@ -85,16 +88,8 @@ func (s *Store) enqueueSync(g *group) {
 
 // awaitSync waits until the group is synced. position is the caller's last.
 func (s *Store) awaitSync(ctx context.Context, g *group, position int64) error {
-	timer, ok := s.timers.Get().(*time.Timer)
-	if ok {
-		timer.Reset(s.cfg.FlushTimeout)
-	} else {
-		timer = time.NewTimer(s.cfg.FlushTimeout)
-	}
-	defer func() {
-		timer.Stop()
-		s.timers.Put(timer)
-	}()
+	timer := s.newTimer(s.cfg.FlushTimeout)
+	defer s.putTimer(timer)
 	for {
 		select {
 		case <-g.synced:
@@ -111,6 +106,19 @@ func (s *Store) awaitSync(ctx context.Context, g *group, position int64) error {
 			timer.Reset(s.cfg.FlushTimeout)
 		}
 	}
+}
+
+func (s *Store) newTimer(d time.Duration) *time.Timer {
+	if timer, ok := s.timers.Get().(*time.Timer); ok {
+		timer.Reset(d)
+		return timer
+	}
+	return time.NewTimer(d)
+}
+
+func (s *Store) putTimer(timer *time.Timer) {
+	timer.Stop()
+	s.timers.Put(timer)
 }
 
 // Sync makes everything appended so far durable and waits for it. It fails with
@@ -195,8 +203,12 @@ func (s *Store) flush(due bool) {
 	groups := f.take()
 	var err error
 	if len(groups) > 0 || due {
+		busy := make(chan struct{})
+		f.busy.Store(&busy)
 		f.armed.Store(false) // before the sync looks how far it has to go
 		err = s.syncLog()
+		f.busy.Store(nil)
+		defer close(busy) // after those who waited have been told
 	}
 	if len(groups) > 0 || due || s.cfg.Throwaway {
 		if e := s.log.retire(); e != nil && err == nil {

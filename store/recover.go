@@ -114,6 +114,15 @@ func (s *Store) loadQueues(cp *checkpoint) error {
 	if err := s.extents.reset(); err != nil {
 		return fmt.Errorf("reset consume queues: %w", err)
 	}
+	if cp != nil && s.cfg.Throwaway {
+		// The log of a throwaway store may have been cut below what its
+		// checkpoint covers, and would grow into it with other records. In any
+		// other store the checkpoint stays below the cut, and is kept for what
+		// it proves.
+		if err := os.Remove(filepath.Join(s.cfg.Dir, checkpointName)); err != nil {
+			return err
+		}
+	}
 	s.queues.replace(nil)
 	s.dispatched.Store(first - 1)
 	s.checkpointed.Store(0)
@@ -199,9 +208,9 @@ func (c *commitLog) recover(r *recovery) error {
 func (c *commitLog) find(r *recovery) error {
 	err := os.Mkdir(c.dir, 0o750)
 	if err == nil {
-		err = c.disk.dir(filepath.Dir(c.dir))
+		return c.disk.dir(filepath.Dir(c.dir))
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	entries, err := os.ReadDir(c.dir)
