@@ -109,10 +109,14 @@ func (a *Admin) CreateTopic(ctx context.Context, t TopicConfig) error {
 	}
 	p := problems{what: "TopicConfig"}
 	p.check("Name", message.ValidateTopic(t.Name))
-	positive(&p, "ReadQueues", &t.ReadQueues, defaultTopicQueues)
-	positive(&p, "WriteQueues", &t.WriteQueues, t.ReadQueues)
-	if t.ReadQueues > maxQueues || t.WriteQueues > maxQueues {
-		p.add("%d read and %d write queues, at most %d are possible", t.ReadQueues, t.WriteQueues, maxQueues)
+	if t.ReadQueues == 0 {
+		t.ReadQueues = defaultTopicQueues
+	}
+	if t.WriteQueues == 0 {
+		t.WriteQueues = t.ReadQueues
+	}
+	if t.ReadQueues < 0 || t.WriteQueues < 0 || t.ReadQueues > maxQueues || t.WriteQueues > maxQueues {
+		p.add("%d read and %d write queues, must be 1 to %d (0 = %d, and as many)", t.ReadQueues, t.WriteQueues, maxQueues, defaultTopicQueues)
 	}
 	if t.Perm == 0 {
 		t.Perm = PermRead | PermWrite

@@ -218,7 +218,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 		Arrived: r.waiters.Notify,
 		Fenced: func(err error) {
 			b.log.Error("store fenced", "err", err)
-			r.events.emit(b.node, func(e EventBase) Event { return StoreFenced{e, err} })
+			r.events.emit(b.node, func(e EventBase) Event { return StoreFenced{e, fenced(err)} })
 		},
 	}); err != nil {
 		return err
@@ -351,6 +351,15 @@ func (b *Broker) Check(ctx context.Context) error {
 	return b.run.Load().store.Check(ctx)
 }
 
+// fenced gives what stopped a store the public sentinel: a failed write or
+// sync, or damage found when it was opened.
+func fenced(err error) error {
+	if err == nil {
+		return nil
+	}
+	return tagged(ErrFenced, err)
+}
+
 // Status returns a snapshot; before Start it says that the broker is not
 // started.
 func (b *Broker) Status() BrokerStatus {
@@ -364,7 +373,7 @@ func (b *Broker) Status() BrokerStatus {
 		MinPosition: pos.Min, WrittenPosition: pos.Written, SyncedPosition: pos.Synced, DispatchedPosition: pos.Dispatched,
 		Cut: r.store.Cut(), HeldPulls: r.waiters.Held(), Connections: int(r.conns.Load()),
 		PutRate: r.puts.perSecond(now), GetRate: r.gets.perSecond(now),
-		Err: r.store.Err(),
+		Err: fenced(r.store.Err()),
 	}
 	switch err := b.life.use(); {
 	case err != nil:

@@ -182,7 +182,7 @@ func (cfg ClusterConfig) checkGroup(p *problems, g BrokerGroup) {
 	}
 	if len(own.list) == 0 {
 		c := g.Config
-		c.Name, c.Cluster = g.Name, cfg.Name
+		c.Name = g.Name // the cluster's own name is checked once
 		c.withDefaults(&own)
 	}
 	for _, text := range own.list {

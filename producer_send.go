@@ -309,6 +309,9 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 	budget := &out.budget
 	budget.set(ctx, start.Add(p.cfg.SendTimeout))
 	defer budget.end()
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("nothing was sent: %w", err)
+	}
 
 	attempts := 1
 	if p.cfg.Retries > 0 && !out.req.Oneway {
@@ -331,6 +334,12 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 					break // what the attempts got says more
 				}
 				return nil, p.budgetError(ctx, budget, start, nil, err)
+			}
+			if q := out.choice.queue; q != nil && !slices.Contains(route, *q) {
+				p.refreshRoute(budget, out.req.Topic) // it may have been added since
+				if route, err = p.publishRoute(budget, out.req.Topic); err != nil {
+					return nil, p.budgetError(ctx, budget, start, nil, err)
+				}
 			}
 			if queue, err = p.choose(out, route, queue.BrokerName); err != nil {
 				return nil, err
@@ -358,7 +367,7 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 		if out.choice.fixed() && n+1 < attempts {
 			// The queue stays, its broker may have moved; a refused dial would use
 			// the attempts up in no time.
-			p.forgetRoute(budget, out.req.Topic)
+			p.refreshRoute(budget, out.req.Topic)
 			if errors.Is(err, ErrUnreachable) {
 				p.pause(budget, time.Until(budget.deadline)/time.Duration(attempts-n))
 			}
@@ -462,8 +471,8 @@ func (p *Producer) publishRoute(ctx context.Context, topic string) ([]MessageQue
 	return queues, nil
 }
 
-// forgetRoute asks for the topic's route again; an error leaves the old one.
-func (p *Producer) forgetRoute(ctx context.Context, topic string) {
+// refreshRoute asks for the topic's route again; an error leaves the old one.
+func (p *Producer) refreshRoute(ctx context.Context, topic string) {
 	if _, _, err := p.client.Refresh(ctx, topic); err != nil {
 		p.log.Debug("route not refreshed", "topic", topic, "err", err)
 	}

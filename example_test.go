@@ -1,0 +1,441 @@
+package pocketmq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pocketmq/pocketmq"
+	"github.com/pocketmq/pocketmq/mqtest"
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// A whole cluster in a few lines: a name server, two broker groups, a topic.
+func ExampleCluster() {
+	ctx := context.Background()
+	c, err := pocketmq.StartCluster(ctx, pocketmq.ClusterConfig{
+		Groups: []pocketmq.BrokerGroup{{Name: "broker-a"}, {Name: "broker-b"}},
+		Topics: map[string]int{"orders": 2},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	route, err := c.Admin().Route(ctx, "orders")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, q := range route.Queues {
+		fmt.Println(q.BrokerName, "has", q.WriteQueues, "queues")
+	}
+	// Output:
+	// broker-a has 2 queues
+	// broker-b has 2 queues
+}
+
+// With a folder, what was acknowledged outlives the cluster, and the crash of a
+// broker.
+func ExampleCluster_Kill() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	c, err := pocketmq.StartCluster(ctx, pocketmq.ClusterConfig{Dir: dir, Topics: map[string]int{"orders": 1}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	p, err := c.StartProducer(ctx, pocketmq.ProducerConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := p.Send(ctx, &pocketmq.Message{Topic: "orders", Body: []byte("survives")}); err != nil {
+		log.Fatal(err)
+	}
+
+	if err := c.Kill("broker-a", 0); err != nil {
+		log.Fatal(err)
+	}
+	_, err = p.Send(ctx, &pocketmq.Message{Topic: "orders", Body: []byte("refused")})
+	fmt.Println("unreachable:", errors.Is(err, pocketmq.ErrUnreachable))
+	if err := c.Restart(ctx, "broker-a", 0); err != nil {
+		log.Fatal(err)
+	}
+
+	got := make(chan string, 1)
+	_, err = c.StartConsumer(ctx, pocketmq.ConsumerConfig{
+		Group: "billing", Subscriptions: map[string]pocketmq.Filter{"orders": {}}, From: pocketmq.FromFirstOffset,
+		Handler: func(_ context.Context, msgs []*pocketmq.MessageExt) error {
+			got <- string(msgs[0].Body)
+			return nil
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(<-got)
+	// Output:
+	// unreachable: true
+	// survives
+}
+
+// exampleCluster is a cluster with one queue of "orders".
+func exampleCluster() *pocketmq.Cluster {
+	c, err := pocketmq.StartCluster(context.Background(), pocketmq.ClusterConfig{Topics: map[string]int{"orders": 1}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c
+}
+
+func ExampleProducer() {
+	ctx := context.Background()
+	c := exampleCluster()
+	defer c.Close()
+	p, err := c.StartProducer(ctx, pocketmq.ProducerConfig{Group: "shop"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	res, err := p.Send(ctx, &pocketmq.Message{Topic: "orders", Tag: "paid", Keys: []string{"4711"}, Body: []byte("1 x tea")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(res.Status, res.Queue, res.QueueOffset)
+	// Output: SEND_OK orders@broker-a:0 0
+}
+
+func ExampleProducer_SendAsync() {
+	ctx := context.Background()
+	c := exampleCluster()
+	defer c.Close()
+	p, err := c.StartProducer(ctx, pocketmq.ProducerConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	done := make(chan *pocketmq.SendResult)
+	err = p.SendAsync(ctx, &pocketmq.Message{Topic: "orders", Body: []byte("1 x tea")}, func(res *pocketmq.SendResult, err error) {
+		if err != nil {
+			log.Print(err)
+		}
+		done <- res
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println((<-done).Status)
+	// Output: SEND_OK
+}
+
+// The messages of a batch lie in one queue, without a gap and in their order.
+func ExampleProducer_SendBatch() {
+	ctx := context.Background()
+	c := exampleCluster()
+	defer c.Close()
+	p, err := c.StartProducer(ctx, pocketmq.ProducerConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	res, err := p.SendBatch(ctx, []*pocketmq.Message{
+		{Topic: "orders", Body: []byte("1 x tea")},
+		{Topic: "orders", Body: []byte("2 x rusk")},
+		{Topic: "orders", Body: []byte("1 x jam")},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(res.MsgIDs), "messages from offset", res.QueueOffset)
+	// Output: 3 messages from offset 0
+}
+
+// A selector chooses among the topic's queues, which are the same, in the same
+// order, for every producer.
+func ExampleProducer_SendSelect() {
+	ctx := context.Background()
+	c, err := pocketmq.StartCluster(ctx, pocketmq.ClusterConfig{Topics: map[string]int{"orders": 4}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	p, err := c.StartProducer(ctx, pocketmq.ProducerConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	customer := 10
+	byCustomer := func(_ *pocketmq.Message, queues []pocketmq.MessageQueue) (pocketmq.MessageQueue, error) {
+		return queues[customer%len(queues)], nil
+	}
+	for range 2 {
+		res, err := p.SendSelect(ctx, &pocketmq.Message{Topic: "orders", Body: []byte("1 x tea")}, byCustomer)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(res.Queue, res.QueueOffset)
+	}
+	// Output:
+	// orders@broker-a:2 0
+	// orders@broker-a:2 1
+}
+
+// The members of a group share the queues of their topics.
+func ExampleConsumer() {
+	ctx := context.Background()
+	c := exampleCluster()
+	defer c.Close()
+	got := make(chan *pocketmq.MessageExt)
+	consumer, err := c.StartConsumer(ctx, pocketmq.ConsumerConfig{
+		Group:         "billing",
+		Subscriptions: map[string]pocketmq.Filter{"orders": {}},
+		Handler: func(ctx context.Context, msgs []*pocketmq.MessageExt) error {
+			got <- msgs[0]
+			return nil // consumed; an error means later again
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	p, err := c.StartProducer(ctx, pocketmq.ProducerConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := p.Send(ctx, &pocketmq.Message{Topic: "orders", Body: []byte("1 x tea")}); err != nil {
+		log.Fatal(err)
+	}
+	m := <-got
+	fmt.Printf("%s from %v at %d\n", m.Body, m.Queue, m.QueueOffset)
+	fmt.Println("holds", consumer.Assignment())
+	if err := consumer.Shutdown(ctx); err != nil { // lets handlers end, commits
+		log.Fatal(err)
+	}
+	// Output:
+	// 1 x tea from orders@broker-a:0 at 0
+	// holds [orders@broker-a:0]
+}
+
+func ExampleTags() {
+	ctx := context.Background()
+	c := exampleCluster()
+	defer c.Close()
+	got := make(chan string)
+	_, err := c.StartConsumer(ctx, pocketmq.ConsumerConfig{
+		Group:         "shipping",
+		Subscriptions: map[string]pocketmq.Filter{"orders": pocketmq.Tags("paid", "gift")},
+		Handler: func(_ context.Context, msgs []*pocketmq.MessageExt) error {
+			got <- msgs[0].Tag
+			return nil
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	p, err := c.StartProducer(ctx, pocketmq.ProducerConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, tag := range []string{"new", "paid", "cancelled", "gift"} {
+		if _, err := p.Send(ctx, &pocketmq.Message{Topic: "orders", Tag: tag, Body: []byte("1 x tea")}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	two := []string{<-got, <-got} // handlers run side by side
+	slices.Sort(two)
+	fmt.Println(two)
+	// Output: [gift paid]
+}
+
+func ExampleAdmin() {
+	ctx := context.Background()
+	c, err := pocketmq.StartCluster(ctx, pocketmq.ClusterConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	admin := c.Admin()
+	if err := admin.CreateTopic(ctx, pocketmq.TopicConfig{Name: "orders", ReadQueues: 4}); err != nil {
+		log.Fatal(err)
+	}
+	if err := admin.CreateTopic(ctx, pocketmq.TopicConfig{Name: "orders", ReadQueues: 8}); err != nil { // more of them
+		log.Fatal(err)
+	}
+	route, err := admin.Route(ctx, "orders")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(route.Queues[0].ReadQueues, "queues")
+	_, err = admin.Route(ctx, "ordesr")
+	fmt.Println(err)
+	// Output:
+	// 8 queues
+	// no route for topic "ordesr": ns-0: not found; did you mean "orders"? Create it with Admin.CreateTopic or ClusterConfig.Topics
+}
+
+// A name server and a broker of one's own, wired by hand: what Cluster does.
+func ExampleBroker() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	net := pocketmq.InMemory()
+
+	names, err := pocketmq.NewNameServer(pocketmq.NameServerConfig{Transport: net})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := names.Start(ctx); err != nil {
+		log.Fatal(err)
+	}
+	defer names.Close()
+
+	broker, err := pocketmq.NewBroker(pocketmq.BrokerConfig{
+		Name: "broker-a", Dir: dir, NameServers: []string{names.Addr()}, Transport: net,
+		Topics: map[string]int{"orders": 1}, Flush: pocketmq.SyncFlush,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := broker.Start(ctx); err != nil {
+		log.Fatal(err)
+	}
+	defer broker.Close()
+
+	p, err := pocketmq.NewProducer(pocketmq.ProducerConfig{NameServers: []string{names.Addr()}, Transport: net})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := p.Start(ctx); err != nil {
+		log.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.Send(ctx, &pocketmq.Message{Topic: "orders", Body: []byte("1 x tea")}); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("synced:", broker.Status().SyncedPosition)
+	fmt.Println("check:", broker.Check(ctx))
+	// Output:
+	// synced: 1
+	// check: <nil>
+}
+
+func ExampleNameServer() {
+	ctx := context.Background()
+	names, err := pocketmq.NewNameServer(pocketmq.NameServerConfig{Name: "ns-0", Addr: "127.0.0.1:9876", Transport: pocketmq.InMemory()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := names.Start(ctx); err != nil {
+		log.Fatal(err)
+	}
+	defer names.Close()
+	fmt.Println(names.Name(), names.Addr(), len(names.Status().Brokers), "brokers")
+	// Output: ns-0 127.0.0.1:9876 0 brokers
+}
+
+// Links break and heal on request. Nodes are named by name or address.
+func ExampleMemoryNetwork() {
+	ctx := context.Background()
+	c := exampleCluster()
+	defer c.Close()
+	p, err := c.StartProducer(ctx, pocketmq.ProducerConfig{Retries: pocketmq.NoRetries})
+	if err != nil {
+		log.Fatal(err)
+	}
+	send := func() error {
+		_, err := p.Send(ctx, &pocketmq.Message{Topic: "orders", Body: []byte("1 x tea")})
+		return err
+	}
+	c.Network().Cut(p.ClientID(), "broker-a/0")
+	fmt.Println("cut:", errors.Is(send(), pocketmq.ErrUnreachable))
+	c.Network().Heal(p.ClientID(), "broker-a/0")
+	fmt.Println("healed:", send())
+	// Output:
+	// cut: true
+	// healed: <nil>
+}
+
+// A Fault acts on the requests that it matches, and counts them.
+func ExampleFault() {
+	ctx := context.Background()
+	c := exampleCluster()
+	defer c.Close()
+	p, err := c.StartProducer(ctx, pocketmq.ProducerConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	busy := c.Inject(pocketmq.Fault{
+		Code: protocol.CodeSendMessage, Topic: "orders", Times: 2,
+		Err: &pocketmq.Error{Code: protocol.SystemBusy, Remark: "busy"},
+	})
+	res, err := p.Send(ctx, &pocketmq.Message{Topic: "orders", Body: []byte("1 x tea")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(res.Status, "after", busy.Hits(), "refusals")
+	// Output: SEND_OK after 2 refusals
+}
+
+// Every interval of a cluster is in Timings; package mqtest has short ones for
+// tests in real time.
+func ExampleTimings() {
+	t := pocketmq.DefaultTimings()
+	fmt.Println(t.Rebalance, t.DelayLevels[2])
+	fast := pocketmq.Timings{}.Scaled(0.01)
+	fmt.Println(fast.Rebalance, fast.DelayLevels[2])
+	fmt.Println(mqtest.Fast().Rebalance)
+	fmt.Println(pocketmq.Timings{Rebalance: time.Minute}.Scaled(2).Rebalance)
+	// Output:
+	// 20s 10s
+	// 200ms 100ms
+	// 200ms
+	// 2m0s
+}
+
+// Events tell what happens in a cluster.
+func ExampleEvent() {
+	ctx := context.Background()
+	var mu sync.Mutex
+	var seen []string
+	c, err := pocketmq.StartCluster(ctx, pocketmq.ClusterConfig{
+		Topics: map[string]int{"orders": 2},
+		OnEvent: func(e pocketmq.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch e := e.(type) {
+			case pocketmq.BrokerRegistered:
+				seen = append(seen, e.Broker+" registered at "+e.Node)
+			case pocketmq.MemberJoined:
+				seen = append(seen, "a member joined "+e.Group)
+			case pocketmq.Rebalanced:
+				seen = append(seen, fmt.Sprintf("%s: %d queues before, %d after", e.Topic, len(e.Before), len(e.After)))
+			}
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = c.StartConsumer(ctx, pocketmq.ConsumerConfig{
+		Group: "billing", Subscriptions: map[string]pocketmq.Filter{"orders": {}},
+		Handler: func(context.Context, []*pocketmq.MessageExt) error { return nil },
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := c.Close(); err != nil { // delivers what has happened
+		log.Fatal(err)
+	}
+	for _, s := range seen {
+		fmt.Println(s)
+	}
+	// Output:
+	// broker-a registered at ns-0
+	// a member joined billing
+	// orders: 0 queues before, 2 after
+}

@@ -1,0 +1,169 @@
+package pocketmq_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pocketmq/pocketmq"
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// badNames are names that a store must not take for paths.
+var badNames = map[string]string{
+	"climbs":           "../../x",
+	"slash":            "a/b",
+	"backslash":        `a\b`,
+	"dots":             "..",
+	"dot":              ".",
+	"empty":            "",
+	"NUL":              "a\x00b",
+	"300 characters":   strings.Repeat("x", 300),
+	"not ASCII":        "größe",
+	"not UTF-8":        "a\xff",
+	"separator":        "topic@group",
+	"control":          "a\nb",
+	"properties marks": "a\x01b\x02",
+}
+
+func TestPR04_TheBrokerRefusesNamesThatArePaths(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		root := t.TempDir()
+		dir := filepath.Join(root, "deep", "down", "data")
+		c := run(t, pocketmq.ClusterConfig{Dir: dir, Topics: map[string]int{"T": 1}})
+		conn := dial(t, c, "broker-a")
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		_, err := p.Send(t.Context(), text("T", "x"))
+		require.NoError(t, err)
+		time.Sleep(time.Minute) // everything is persisted
+		before := tree(t, root)
+		topicsBefore, err := c.Admin().Topics(t.Context())
+		require.NoError(t, err)
+
+		for what, name := range badNames {
+			requests := map[string]func(ctx context.Context) error{
+				"send to topic": func(ctx context.Context) error {
+					_, err := conn.SendMessage(ctx, &protocol.SendMessageRequest{
+						ProducerGroup: "p", Topic: name, DefaultTopic: "TBW102", DefaultTopicQueues: 4, BornTime: time.Now(), Body: []byte("x"),
+					})
+					return err
+				},
+				"create topic": func(ctx context.Context) error {
+					_, err := conn.CreateTopic(ctx, &protocol.CreateTopicRequest{Config: protocol.TopicConfig{Name: name, ReadQueues: 1, WriteQueues: 1, Perm: 6}})
+					return err
+				},
+				"pull topic": func(ctx context.Context) error {
+					_, err := conn.PullMessage(ctx, &protocol.PullMessageRequest{Group: "g", Topic: name, HasExpression: true, Expression: "*"})
+					return err
+				},
+				"pull as group": func(ctx context.Context) error {
+					_, err := conn.PullMessage(ctx, &protocol.PullMessageRequest{Group: name, Topic: "T", Commit: true, CommitOffset: 1, HasExpression: true, Expression: "*"})
+					return err
+				},
+				"subscribe to topic": func(ctx context.Context) error {
+					_, err := conn.Heartbeat(ctx, &protocol.HeartbeatRequest{ClientID: "probe", Consumers: []protocol.ConsumerData{{
+						Group: "g", Subscriptions: []protocol.Subscription{{Topic: name, Expression: "*"}},
+					}}})
+					return err
+				},
+				"join group": func(ctx context.Context) error {
+					_, err := conn.Heartbeat(ctx, &protocol.HeartbeatRequest{ClientID: "probe", Consumers: []protocol.ConsumerData{{Group: name}}})
+					return err
+				},
+				"join producer group": func(ctx context.Context) error {
+					_, err := conn.Heartbeat(ctx, &protocol.HeartbeatRequest{ClientID: "probe", Producers: []string{name}})
+					return err
+				},
+				"commit for group": func(ctx context.Context) error {
+					_, err := conn.UpdateConsumerOffset(ctx, &protocol.UpdateConsumerOffsetRequest{Group: name, Topic: "T", Offset: 1})
+					return err
+				},
+				"commit to topic": func(ctx context.Context) error {
+					_, err := conn.UpdateConsumerOffset(ctx, &protocol.UpdateConsumerOffsetRequest{Group: "g", Topic: name, Offset: 1})
+					return err
+				},
+			}
+			for request, do := range requests {
+				err := do(t.Context())
+				var answered *pocketmq.Error
+				if !assert.ErrorAs(t, err, &answered, "%s, %s", request, what) {
+					continue
+				}
+				ok := answered.Code == protocol.InvalidParameter && errors.Is(err, pocketmq.ErrIllegalName) && answered.Broker == "broker-a"
+				assert.True(t, ok, "%s, %s: %v", request, what, err)
+			}
+			// These only read: any answer will do, as long as it harms nothing.
+			_, _ = conn.GetMaxOffset(t.Context(), &protocol.GetMaxOffsetRequest{Topic: name})
+			_, _ = conn.GetMinOffset(t.Context(), &protocol.GetMinOffsetRequest{Topic: name})
+			_, _ = conn.GetConsumerList(t.Context(), &protocol.GetConsumerListRequest{Group: name})
+			_, _ = conn.QueryConsumerOffset(t.Context(), &protocol.QueryConsumerOffsetRequest{Group: name, Topic: name})
+			_, _ = conn.UnregisterClient(t.Context(), &protocol.UnregisterClientRequest{ClientID: "probe", ConsumerGroup: name, ProducerGroup: name})
+		}
+		time.Sleep(time.Minute)
+		assert.Equal(t, sortedKeys(before), sortedKeys(tree(t, root)), "no file or folder came or went")
+		topics, err := c.Admin().Topics(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, topicsBefore, topics)
+		g, ok := c.Broker("broker-a", 0).Group("g")
+		assert.False(t, ok, "%+v", g)
+	})
+}
+
+func TestPR04_ClientsRefuseIllegalNames(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		handler := func(context.Context, []*pocketmq.MessageExt) error { return nil }
+		before := c.Broker("broker-a", 0).Status().Connections
+		for what, name := range badNames {
+			_, err := p.Send(t.Context(), text(name, "x"))
+			assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "send: %s", what)
+			err = c.Admin().CreateTopic(t.Context(), pocketmq.TopicConfig{Name: name})
+			assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "create topic: %s", what)
+			_, err = c.Admin().Route(t.Context(), name)
+			assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "route: %s", what)
+			_, err = p.Queues(t.Context(), name)
+			assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "queues: %s", what)
+			_, err = c.StartConsumer(t.Context(), pocketmq.ConsumerConfig{Group: "g", Subscriptions: all(name), Handler: handler})
+			assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "subscribe: %s", what)
+			_, err = c.StartConsumer(t.Context(), pocketmq.ConsumerConfig{Group: name, Subscriptions: all("T"), Handler: handler})
+			assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "consumer group: %s", what)
+			if name != "" { // "" = the default group
+				_, err = c.StartProducer(t.Context(), pocketmq.ProducerConfig{Group: name})
+				assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "producer group: %s", what)
+			}
+			_, err = pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{name: 1}})
+			assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "cluster topic: %s", what)
+			if name != "" {
+				_, err = pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Groups: groups(name)})
+				assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "broker group: %s", what)
+			}
+		}
+		assert.Equal(t, before, c.Broker("broker-a", 0).Status().Connections, "no broker was bothered")
+	})
+}
+
+// A cluster that can't start must not leave a data folder behind where there
+// was none, nor touch one that is not its own.
+func TestARefusedFolderIsLeftAsItWas(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		root := t.TempDir()
+		mine := filepath.Join(root, "broker-a-0")
+		require.NoError(t, os.MkdirAll(mine, 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(mine, "thesis.txt"), []byte("precious"), 0o600))
+		before := tree(t, root)
+		_, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Dir: root})
+		require.Error(t, err)
+		assert.ErrorContains(t, err, mine)
+		assert.Equal(t, before, tree(t, root))
+		var answered *pocketmq.Error
+		assert.False(t, errors.As(err, &answered), "no server answered")
+	})
+}

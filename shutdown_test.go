@@ -1,0 +1,347 @@
+package pocketmq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pocketmq/pocketmq"
+)
+
+func TestCP09_ShutdownWaitsForRunningHandlers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 2}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		for i := range 4 {
+			_, err := p.SendTo(t.Context(), queue("T", "broker-a", 0), text("T", "good %d", i))
+			require.NoError(t, err)
+		}
+		_, err := p.SendTo(t.Context(), queue("T", "broker-a", 1), text("T", "bad"))
+		require.NoError(t, err)
+		var in inbox
+		cfg := pocketmq.ConsumerConfig{
+			Group: "g", Subscriptions: all("T"), From: pocketmq.FromFirstOffset,
+			Handler: func(ctx context.Context, msgs []*pocketmq.MessageExt) error {
+				in.put("c", msgs)
+				time.Sleep(300 * time.Millisecond)
+				assert.NoError(t, ctx.Err(), "Shutdown does not cancel a handler that has time")
+				if string(msgs[0].Body) == "bad" {
+					return errors.New("bad")
+				}
+				return nil
+			},
+		}
+		for range 5 {
+			co := consumer(t, c, cfg)
+			begin := time.Now()
+			time.Sleep(100 * time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			require.NoError(t, co.Shutdown(ctx))
+			cancel()
+			assert.Equal(t, 300*time.Millisecond, time.Since(begin), "exactly as long as the handlers take")
+			assert.Zero(t, co.Status().Running)
+		}
+		n := make(map[string]int)
+		for _, body := range in.bodies() {
+			n[body]++
+		}
+		assert.Equal(t, map[string]int{"good 0": 1, "good 1": 1, "good 2": 1, "good 3": 1, "bad": 5}, n,
+			"what is finished does not come back; what failed has one copy per cycle")
+	})
+}
+
+func TestCP09_ShutdownThatIsTooShortSaysWhatWasLeft(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		for i := range 4 {
+			_, err := p.Send(t.Context(), text("T", "%d", i))
+			require.NoError(t, err)
+		}
+		var in inbox
+		cfg := pocketmq.ConsumerConfig{
+			Group: "g", Subscriptions: all("T"), From: pocketmq.FromFirstOffset, Concurrency: 2,
+			Handler: func(ctx context.Context, msgs []*pocketmq.MessageExt) error {
+				in.put("c", msgs)
+				select {
+				case <-time.After(300 * time.Millisecond):
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			},
+		}
+		co := consumer(t, c, cfg)
+		synctest.Wait() // two handlers run
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		err := co.Shutdown(ctx)
+		assert.Equal(t, 50*time.Millisecond, time.Since(begin))
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "2 handlers")
+		assert.ErrorContains(t, err, "4 messages")
+		synctest.Wait()
+		assert.NoError(t, co.Close(), "the handlers have returned meanwhile")
+
+		co = consumer(t, c, cfg)
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"0", "0", "1", "1", "2", "3"}, in.bodies(), "unfinished ones come again")
+		require.NoError(t, co.Shutdown(t.Context()))
+	})
+}
+
+func TestCloseOfAConsumerWithAStuckHandler(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		require.NoError(t, err)
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		release := make(chan struct{})
+		var cancelled atomic.Bool
+		co := consumer(t, c, pocketmq.ConsumerConfig{
+			Group: "g", Subscriptions: all("T"), CloseTimeout: 2 * time.Second,
+			Handler: func(ctx context.Context, _ []*pocketmq.MessageExt) error {
+				<-ctx.Done()
+				cancelled.Store(true)
+				<-release // does not care
+				return nil
+			},
+		})
+		_, err = p.Send(t.Context(), text("T", "x"))
+		require.NoError(t, err)
+		synctest.Wait()
+		begin := time.Now()
+		assert.ErrorIs(t, co.Close(), pocketmq.ErrHandlersRunning)
+		assert.Equal(t, 2*time.Second, time.Since(begin))
+		assert.True(t, cancelled.Load(), "the handler's context was cancelled")
+		assert.ErrorIs(t, co.Close(), pocketmq.ErrHandlersRunning, "it still runs")
+		check(t, c)
+		assert.ErrorIs(t, c.Close(), pocketmq.ErrHandlersRunning, "the cluster joins its clients' errors")
+		close(release)
+		synctest.Wait()
+		assert.NoError(t, co.Close(), "nil once it has returned")
+	})
+}
+
+func TestWhatFailsAfterCloseCancelledItStaysUnfinished(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 2}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		for id := range 2 {
+			_, err := p.SendTo(t.Context(), queue("T", "broker-a", id), text("T", "%d", id))
+			require.NoError(t, err)
+		}
+		co := consumer(t, c, pocketmq.ConsumerConfig{
+			Group: "g", Subscriptions: all("T"),
+			Handler: func(ctx context.Context, msgs []*pocketmq.MessageExt) error {
+				<-ctx.Done()
+				if string(msgs[0].Body) == "0" {
+					return ctx.Err()
+				}
+				return nil
+			},
+		})
+		synctest.Wait()
+		require.NoError(t, co.Close())
+		g, ok := c.Broker("broker-a", 0).Group("g")
+		require.True(t, ok)
+		require.NotEmpty(t, g.Queues)
+		committed := map[int]int64{0: -1, 1: -1}
+		for _, q := range g.Queues {
+			committed[q.Queue.QueueID] = q.Committed
+		}
+		assert.LessOrEqual(t, committed[0], int64(0), "failed: not committed")
+		assert.Equal(t, int64(1), committed[1], "consumed: committed")
+	})
+}
+
+func TestCloseFromAHandlerDoesNotDeadlock(t *testing.T) {
+	for _, who := range []string{"consumer", "cluster"} {
+		t.Run(who, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+				require.NoError(t, err)
+				p := producer(t, c, pocketmq.ProducerConfig{})
+				var co *pocketmq.Consumer
+				closed := make(chan error, 1)
+				co = consumer(t, c, pocketmq.ConsumerConfig{
+					Group: "g", Subscriptions: all("T"), CloseTimeout: time.Second,
+					Handler: func(context.Context, []*pocketmq.MessageExt) error {
+						if who == "consumer" {
+							closed <- co.Close()
+						} else {
+							closed <- c.Close()
+						}
+						return nil
+					},
+				})
+				begin := time.Now()
+				_, err = p.Send(t.Context(), text("T", "x"))
+				require.NoError(t, err)
+				assert.ErrorIs(t, <-closed, pocketmq.ErrHandlersRunning)
+				assert.Equal(t, time.Second, time.Since(begin), "after CloseTimeout")
+				synctest.Wait()
+				assert.NoError(t, co.Close(), "the handler has returned")
+				if who == "consumer" {
+					check(t, c)
+					assert.NoError(t, c.Close())
+				} else {
+					assert.ErrorIs(t, c.Close(), pocketmq.ErrHandlersRunning, "a second Close returns the result of the first")
+				}
+			})
+		})
+	}
+}
+
+func TestCloseFromOnEventDoesNotDeadlock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ready := make(chan *pocketmq.Cluster, 1)
+		closed := make(chan error, 1)
+		var once sync.Once
+		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{
+			Topics: map[string]int{"T": 1},
+			OnEvent: func(e pocketmq.Event) {
+				if _, ok := e.(pocketmq.MemberJoined); ok {
+					once.Do(func() { closed <- (<-ready).Close() })
+				}
+			},
+		})
+		require.NoError(t, err)
+		ready <- c
+		_, err = c.StartConsumer(t.Context(), pocketmq.ConsumerConfig{
+			Group: "g", Subscriptions: all("T"),
+			Handler: func(context.Context, []*pocketmq.MessageExt) error { return nil },
+		})
+		if err != nil {
+			assert.ErrorIs(t, err, pocketmq.ErrClosed)
+		}
+		err = <-closed
+		assert.ErrorIs(t, err, pocketmq.ErrHandlersRunning, "OnEvent itself still runs")
+		assert.ErrorIs(t, c.Close(), pocketmq.ErrHandlersRunning)
+	})
+}
+
+func TestCloseFromASendAsyncCallbackDoesNotDeadlock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		require.NoError(t, err)
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		closed := make(chan error, 1)
+		require.NoError(t, p.SendAsync(t.Context(), text("T", "x"), func(*pocketmq.SendResult, error) { closed <- p.Close() }))
+		assert.ErrorIs(t, <-closed, pocketmq.ErrHandlersRunning)
+		check(t, c)
+		_ = c.Close() // joins what the producer's Close returned
+	})
+}
+
+func TestClusterShutdownDrains(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 4}, Dir: t.TempDir()})
+		require.NoError(t, err)
+		var in inbox
+		consumer(t, c, pocketmq.ConsumerConfig{
+			Group: "g", Subscriptions: all("T"),
+			Handler: func(_ context.Context, msgs []*pocketmq.MessageExt) error {
+				time.Sleep(time.Second)
+				in.put("c", msgs)
+				return nil
+			},
+		})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		for i := range 10 {
+			_, err := p.Send(t.Context(), text("T", "%d", i))
+			require.NoError(t, err)
+		}
+		synctest.Wait() // all ten are being handled
+		c.Network().Delay(p.ClientID(), "broker-a/0", 100*time.Millisecond)
+		var acked atomic.Int64
+		require.NoError(t, p.SendAsync(t.Context(), text("T", "late"), func(_ *pocketmq.SendResult, err error) {
+			assert.NoError(t, err)
+			acked.Add(1)
+		}))
+		check(t, c)
+		require.NoError(t, c.Shutdown(t.Context()))
+		assert.Equal(t, numbers(10), in.bodies(), "running handlers end")
+		assert.Equal(t, int64(1), acked.Load(), "so do sends")
+		assert.NoError(t, c.Close())
+	})
+}
+
+func TestLK03_EverythingRefusesToWorkAfterClose(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		require.NoError(t, err)
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		handler := func(context.Context, []*pocketmq.MessageExt) error { return nil }
+		co := consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), Handler: handler})
+		b, ns, admin := c.Broker("broker-a", 0), c.NameServer(0), c.Admin()
+		addr := b.Addr()
+		check(t, c)
+		require.NoError(t, c.Close())
+		ctx := t.Context()
+		for name, do := range map[string]func() error{
+			"Producer.Send":  func() error { _, err := p.Send(ctx, text("T", "x")); return err },
+			"SendTo":         func() error { _, err := p.SendTo(ctx, queue("T", "broker-a", 0), text("T", "x")); return err },
+			"SendBatch":      func() error { _, err := p.SendBatch(ctx, []*pocketmq.Message{text("T", "x")}); return err },
+			"SendOneway":     func() error { return p.SendOneway(ctx, text("T", "x")) },
+			"SendAsync":      func() error { return p.SendAsync(ctx, text("T", "x"), func(*pocketmq.SendResult, error) {}) },
+			"Queues":         func() error { _, err := p.Queues(ctx, "T"); return err },
+			"Producer.Start": func() error { return p.Start(ctx) },
+			"SendSelect": func() error {
+				_, err := p.SendSelect(ctx, text("T", "x"), func(_ *pocketmq.Message, qs []pocketmq.MessageQueue) (pocketmq.MessageQueue, error) {
+					return qs[0], nil
+				})
+				return err
+			},
+			"Consumer.Start":    func() error { return co.Start(ctx) },
+			"Admin.CreateTopic": func() error { return admin.CreateTopic(ctx, pocketmq.TopicConfig{Name: "X"}) },
+			"Admin.Topics":      func() error { _, err := admin.Topics(ctx); return err },
+			"Admin.Route":       func() error { _, err := admin.Route(ctx, "T"); return err },
+			"Admin.Start":       func() error { return admin.Start(ctx) },
+			"Broker.Start":      func() error { return b.Start(ctx) },
+			"Broker.Check":      func() error { return b.Check(ctx) },
+			"NameServer.Start":  func() error { return ns.Start(ctx) },
+			"StartProducer":     func() error { _, err := c.StartProducer(ctx, pocketmq.ProducerConfig{}); return err },
+			"StartConsumer": func() error {
+				_, err := c.StartConsumer(ctx, pocketmq.ConsumerConfig{Group: "g", Handler: handler})
+				return err
+			},
+			"AddGroup":          func() error { return c.AddGroup(ctx, pocketmq.BrokerGroup{Name: "b"}) },
+			"AddNameServer":     func() error { return c.AddNameServer(ctx) },
+			"Kill":              func() error { return c.Kill("broker-a", 0) },
+			"Restart":           func() error { return c.Restart(ctx, "broker-a", 0) },
+			"KillNameServer":    func() error { return c.KillNameServer(0) },
+			"RestartNameServer": func() error { return c.RestartNameServer(ctx, 0) },
+		} {
+			assert.ErrorIs(t, do(), pocketmq.ErrClosed, name)
+		}
+		for name, do := range map[string]func() error{
+			"producer": p.Close, "consumer": co.Close, "admin": admin.Close, "broker": b.Close, "name server": ns.Close, "cluster": c.Close,
+			"cluster shutdown":  func() error { return c.Shutdown(ctx) },
+			"producer shutdown": func() error { return p.Shutdown(ctx) },
+			"consumer shutdown": func() error { return co.Shutdown(ctx) },
+			"broker shutdown":   func() error { return b.Shutdown(ctx) },
+		} {
+			assert.NoError(t, do(), "closing the %s again", name)
+		}
+		// Snapshots still answer.
+		assert.Equal(t, addr, b.Addr())
+		assert.False(t, b.Status().Writable)
+		assert.Nil(t, co.Assignment())
+		_, ok := b.Group("g")
+		assert.False(t, ok)
+		_ = fmt.Sprint(ns.Status(), p.Status(), co.Status(), c.NameServerAddrs())
+		h := c.Inject(pocketmq.Fault{})
+		h.Remove()
+		_, err = c.Transport().DialBroker(ctx, dialTo(addr))
+		assert.ErrorIs(t, err, pocketmq.ErrUnreachable)
+	})
+}
