@@ -16,9 +16,11 @@ import (
 // run is one life of an engine, from a Start to the end.
 //
 // Its goroutines are the rebalance loop, the commit loop, the redelivery loop,
-// one pull loop per queue held, and the workers. The loops end with ctx, which
-// halt cancels; the pull loop of a dropped queue ends with the queue; a worker
-// ends after halt, when its handler has returned.
+// one per queue held that drives its pull loop, and Concurrency workers; these
+// two kinds change places all the time. The loops end with ctx, which halt
+// cancels; the pull loop of a dropped queue ends with the queue, and with it the
+// goroutine that drives it; a worker ends after halt, when its handler has
+// returned.
 type run struct {
 	cfg     *Config
 	log     *slog.Logger
@@ -34,7 +36,7 @@ type run struct {
 	poke   chan struct{} // one slot: reasons is not empty
 	sooner chan struct{} // one slot: the redelivery loop has to look at its heap
 	quiet  chan struct{} // closed when no goroutine of the run is left
-	work   *sync.Cond    // on mu: workers wait for ready messages, or for halt
+	idlers *sync.Cond    // on mu: workers wait for ready messages, a pull loop to drive, or halt
 
 	// Only the goroutine that rebalances uses these: Start's, then the loop's.
 	first   map[string]map[message.Queue]bool // the queues of each topic for which From counts
@@ -51,7 +53,8 @@ type run struct {
 	leaving    map[*heldQueue]bool          // dropped, last offset not committed yet
 	draining   map[message.Queue]*heldQueue // dropped, handlers still run
 	ready      readyList                    // held queues with ready messages
-	idle       int                          // workers that wait
+	duties     []*heldQueue                 // queues whose pull loop waits for a worker to drive it
+	idle       int                          // workers that wait and have not been signalled
 	waking     bool                         // a worker was woken and has not looked yet
 	full       map[*heldQueue]bool          // pull loops that wait until MaxCachedTotal is met
 	cached     int64                        // bytes of all process queues
@@ -64,7 +67,9 @@ type heldQueue struct {
 	queue  message.Queue
 	filter filter.Tags
 
-	// Of the pull loop; set when it is started.
+	// Of the pull loop; set when it is started. ctx is here because the loop
+	// passes from goroutine to goroutine.
+	ctx     context.Context
 	stop    context.CancelFunc
 	stopped chan struct{}
 	failing bool // the last pull failed: only the first of a series is a warning
@@ -102,7 +107,7 @@ func newRun(cfg *Config, base context.Context, now time.Time) *run {
 
 		goroutines: 1, // Start's own, until activate is done
 	}
-	r.work = sync.NewCond(&r.mu)
+	r.idlers = sync.NewCond(&r.mu)
 	r.ctx, r.cancel = context.WithCancel(base)
 	r.handlerCtx, r.cancelHandlers = context.WithCancelCause(base)
 	return r
@@ -122,7 +127,7 @@ func (r *run) activate(joined outcome) {
 		r.report(topic, nil, starting)
 	}
 	for range r.cfg.Concurrency {
-		r.spawn(r.consume)
+		r.spawn(func() { r.work(nil) })
 	}
 	r.spawn(r.redeliver)
 	r.spawn(r.commitLoop)
@@ -159,7 +164,7 @@ func (r *run) halt() {
 	r.mu.Lock()
 	r.halted = true
 	none := r.goroutines == 0
-	r.work.Broadcast()
+	r.idlers.Broadcast()
 	r.mu.Unlock()
 	r.cancel()
 	if none {
