@@ -199,6 +199,9 @@ func (c *Consumer) Shutdown(ctx context.Context) error {
 // What a handler returns after its context was cancelled stays unfinished if
 // it is an error.
 func (c *Consumer) Close() error {
+	if c.life.state.Load() == lifeClosing {
+		_ = c.engine.Close() // turns a Shutdown under way into a Close; its result is below
+	}
 	return c.stop(func() error { return c.engine.Close() })
 }
 

@@ -53,13 +53,14 @@ func (l *life) unusable() error {
 // start runs f, which must leave nothing behind when it fails.
 func (l *life) start(ctx context.Context, f func(context.Context) error) error {
 	l.mu.Lock()
+	if l.finished != nil { // a Close that has begun would not see this start
+		l.mu.Unlock()
+		return fmt.Errorf("%s: %w", l.what, ErrClosed)
+	}
 	switch l.state.Load() {
 	case lifeStarting, lifeRunning:
 		l.mu.Unlock()
 		return fmt.Errorf("%s: already started", l.what)
-	case lifeClosing, lifeClosed:
-		l.mu.Unlock()
-		return fmt.Errorf("%s: %w", l.what, ErrClosed)
 	}
 	if err := ctx.Err(); err != nil {
 		l.mu.Unlock()

@@ -129,15 +129,11 @@ func (e *Engine) Shutdown(ctx context.Context) error { return e.stop(ctx, false)
 // returns ErrHandlersRunning. nil before Start, which then fails.
 func (e *Engine) Close() error {
 	e.hardOnce.Do(func() { close(e.hard) })
-	return e.stop(nil, true)
+	return e.stop(context.Background(), true)
 }
 
-// stop ends the engine, or waits for the call that does. ctx is nil for Close.
+// stop ends the engine, or waits for the call that does.
 func (e *Engine) stop(ctx context.Context, hard bool) error {
-	var cut <-chan struct{}
-	if ctx != nil {
-		cut = ctx.Done()
-	}
 	e.mu.Lock()
 	first := e.mu.stopped == nil
 	if first {
@@ -167,7 +163,7 @@ func (e *Engine) stop(ctx context.Context, hard bool) error {
 	if !late {
 		select {
 		case <-stopped:
-		case <-cut:
+		case <-ctx.Done():
 			return fmt.Errorf("consume: shutdown of group %q, begun by another call: %w", e.cfg.Group, ctx.Err())
 		}
 	}
@@ -194,7 +190,7 @@ func (e *Engine) finish(stopped chan struct{}, err error) error {
 	return err
 }
 
-// halt ends a run. ctx is nil for Close.
+// halt ends a run.
 func (e *Engine) halt(r *run, ctx context.Context, hard bool) error {
 	r.halt()
 	var err error
@@ -216,7 +212,7 @@ func (e *Engine) halt(r *run, ctx context.Context, hard bool) error {
 	}
 	if hard {
 		r.cancelHandlers(protocol.ErrClosed)
-		err = e.await(r.quiet, nil, true)
+		err = e.await(r.quiet, ctx, true)
 		e.mu.Lock()
 		e.mu.waited = true
 		e.mu.Unlock()

@@ -71,7 +71,7 @@ func TestOffsetsAreCommittedEveryOffsetPersistWhenTheyChanged(t *testing.T) {
 		time.Sleep(4*time.Second - 1)
 		synctest.Wait()
 		assert.Equal(t, int64(-1), w.committed(q), "nothing before the first OffsetPersist")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.Equal(t, []update{{began.Add(5 * time.Second), q, 3}}, w.updates(q))
 		assert.Equal(t, int64(0), w.committed(queueOf("a", 1)), "where it starts")

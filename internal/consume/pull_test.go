@@ -151,7 +151,7 @@ func TestPullFailureIsTriedAgainAfterPullErrorDelay(t *testing.T) {
 		time.Sleep(2*time.Second - 1)
 		synctest.Wait()
 		assert.Empty(t, in.all())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.Equal(t, []string{"x"}, in.bodies(), "the third attempt, 9 s after the first failure")
 		assert.Equal(t, 1, countLines(log, "pull failed"), "a series of failures is one warning")
@@ -172,7 +172,7 @@ func TestSilentBrokerEndsAPullAfterSuspendAndSlack(t *testing.T) {
 		time.Sleep(45*time.Second - 1) // the held pull ends after 15 s, the next one is never answered
 		synctest.Wait()
 		assert.Zero(t, c.lost.Load())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.EqualValues(t, 1, c.lost.Load())
 		w.change(func() { w.brokers["a"].silent = false })

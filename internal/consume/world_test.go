@@ -378,9 +378,6 @@ func (c *fakeClient) Unregister(ctx context.Context, _, group string) {
 	tell(notify)
 }
 
-// vanish ends a client without a farewell, as a reset connection does.
-func (c *fakeClient) vanish() { c.Unregister(context.Background(), "", testGroup) }
-
 // fakeConn is a session of one client with one broker.
 type fakeConn struct {
 	protocol.BrokerConn // what is not faked
