@@ -445,8 +445,9 @@ func (r *brokerRun) Connect(s protocol.Session) protocol.BrokerConn {
 // brokerSession is a connection of a client.
 type brokerSession struct {
 	*brokerRun
-	id   uint64
-	peer protocol.Session
+	id    uint64
+	peer  protocol.Session
+	found atomic.Int64 // when a pull last found messages; Unix ns
 }
 
 // Close ends the session: its client leaves its groups at once.
