@@ -45,6 +45,10 @@ const (
 	// flushPatience bounds how long the leader of a group that waits for fsync
 	// anyway leaves it open because the flusher is busy with the one before.
 	flushPatience = 20 * time.Millisecond
+	// maxReturn bounds how long it then waits for those whom that one released,
+	// and maxSkip, for how many groups it does not after that was in vain.
+	maxReturn = time.Millisecond
+	maxSkip   = 63
 )
 
 // group is a number of batches that are written together.
@@ -66,10 +70,15 @@ type group struct {
 	hurry chan struct{}
 	// Guarded by Store.mu: the turn has been given; the opener has left.
 	given, orphan bool
+	// expected is how many callers the leader leaves the group open for; 0
+	// while it does not know. Guarded by Store.mu.
+	expected int
 
 	err      error // of the write; set before done is closed
 	flushErr error // of the sync; set before synced is closed
 }
+
+func (g *group) complete() bool { return g.expected > 0 && g.callers >= g.expected }
 
 func (g *group) full() bool { return g.bytes >= maxGroupBytes || g.entries >= maxGroupEntries }
 
@@ -110,7 +119,7 @@ func (s *Store) Append(ctx context.Context, b *Batch, opt AppendOptions) (Append
 		return Appended{}, err
 	}
 	wait := s.cfg.SyncFlush && !opt.NoWait && !s.cfg.Throwaway
-	now := nowMillis()
+	millis := nowMillis()
 	q := s.queues.get(QueueID{b.topic, int(b.queueID)})
 
 	s.mu.Lock()
@@ -119,12 +128,12 @@ func (s *Store) Append(ctx context.Context, b *Batch, opt AppendOptions) (Append
 		b.recycle()
 		return Appended{}, err
 	}
-	result := s.assignLocked(b, q, now)
+	result := s.assignLocked(b, q, millis)
 	position := result.Position + int64(len(b.records)) - 1
 	g, role := s.joinLocked(b, wait)
-	hurry := g.hurry
+	hurry, now := g.hurry, !wait || g.full() || g.complete()
 	s.mu.Unlock() // b is the leader's from here on
-	if hurry != nil && !wait {
+	if hurry != nil && now {
 		select {
 		case hurry <- struct{}{}:
 		default:
@@ -169,11 +178,11 @@ func (s *Store) Append(ctx context.Context, b *Batch, opt AppendOptions) (Append
 
 // assignLocked gives the batch its place in the log and in its queue; q is nil
 // when that was not known before.
-func (s *Store) assignLocked(b *Batch, q *queue, now int64) Appended {
+func (s *Store) assignLocked(b *Batch, q *queue, millis int64) Appended {
 	if q == nil {
 		q = s.queues.make(b.topic, int(b.queueID))
 	}
-	s.mu.storeTime = max(s.mu.storeTime, now)
+	s.mu.storeTime = max(s.mu.storeTime, millis)
 	b.queue, b.offset, b.position, b.storeTime = q, q.next, s.mu.next, s.mu.storeTime
 	q.next += int64(len(b.records) - b.silent)
 	s.mu.next += int64(len(b.records))
@@ -280,15 +289,20 @@ func (s *Store) gather(g *group) {
 	}
 }
 
-// awaitFlusher leaves the group open until the fsync under way is over, if all
-// its callers wait for the next one: they lose nothing, and whoever comes
-// meanwhile shares the write. It ends early when somebody joins who does not
-// wait, and when the fsync takes unusually long.
+// awaitFlusher leaves the group open, if all its callers wait for fsync, until
+// the one under way is over and those whom it releases have come back: they
+// lose nothing by it, and one fsync serves them all. Otherwise each fsync would
+// serve a part of them, and the parts would take turns.
+//
+// It ends early when the group is full, when somebody joins who does not wait,
+// when an fsync takes unusually long, and when the others do not come back in
+// half the time that the last fsync took; how often that was in vain decides
+// how often it is tried.
 func (s *Store) awaitFlusher(ctx context.Context, g *group) {
-	busy := s.flusher.busy.Load()
-	if busy == nil {
+	if !s.cfg.SyncFlush {
 		return
 	}
+	f := &s.flusher
 	s.mu.Lock()
 	open := g.waiters == g.callers && !g.full()
 	if open {
@@ -298,14 +312,56 @@ func (s *Store) awaitFlusher(ctx context.Context, g *group) {
 	if !open {
 		return
 	}
-	timer := s.newTimer(flushPatience)
+	here := 0
+	if busy := f.busy.Load(); busy != nil {
+		if !s.leaveOpen(ctx, g, *busy, flushPatience) {
+			return
+		}
+		s.mu.Lock()
+		here = g.callers
+		s.mu.Unlock()
+	}
+	released := int(f.served.Load())
+	patience := min(time.Duration(f.took.Load())/2, maxReturn)
+	if released <= 1 || patience <= 0 {
+		return
+	}
+	if s.skip > 0 {
+		s.skip--
+		return
+	}
+	s.mu.Lock()
+	g.expected = here + released
+	complete := g.complete()
+	s.mu.Unlock()
+	if complete {
+		return
+	}
+	s.leaveOpen(ctx, g, nil, patience)
+	s.mu.Lock()
+	complete = g.complete()
+	s.mu.Unlock()
+	if complete {
+		s.missed = 0
+		return
+	}
+	s.missed = min(2*s.missed+1, maxSkip)
+	s.skip = s.missed
+}
+
+// leaveOpen waits until c is closed, for a time at most, and reports whether it
+// was. It ends early when the leader is told to hurry, and with its context.
+func (s *Store) leaveOpen(ctx context.Context, g *group, c <-chan struct{}, patience time.Duration) bool {
+	timer := s.newTimer(patience)
 	defer s.putTimer(timer)
 	select {
-	case <-*busy:
+	case <-c:
+		return true
 	case <-g.hurry:
 	case <-ctx.Done():
 	case <-timer.C:
 	}
+	return false
 }
 
 // lead writes the group, passes the lead on and wakes the callers.

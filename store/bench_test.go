@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,10 +66,9 @@ func benchStore(b *testing.B, change func(*Config)) *Store {
 	return s
 }
 
-// rawLog is a bare wal with files of 20 MB, as its defaults are.
+// rawLog is a bare wal with files as large as those of the store.
 type rawLog struct {
 	log  *wal.Log
-	file *os.File
 	next uint64
 	b    wal.Batch
 }
@@ -172,7 +172,12 @@ func BenchmarkAppend64(b *testing.B) {
 func BenchmarkAppendSync(b *testing.B) {
 	for _, goroutines := range []int{1, 64} {
 		b.Run(fmt.Sprintf("%d", goroutines), func(b *testing.B) {
-			s, raw := benchStore(b, func(c *Config) { c.SyncFlush = true }), benchRaw(b)
+			var syncs atomic.Int64
+			disk := syncer{file: func(f *os.File) error { syncs.Add(1); return f.Sync() }, dir: syncDir}
+			s, err := open(Config{Dir: b.TempDir(), Broker: "broker-a", SyncFlush: true}, disk)
+			require.NoError(b, err)
+			b.Cleanup(func() { require.NoError(b, s.Close()) })
+			raw := benchRaw(b)
 			r := benchRecord(128)
 			rec := encoded(b, r)
 			versus(b, 1, func(n int) {
@@ -185,6 +190,7 @@ func BenchmarkAppendSync(b *testing.B) {
 					}
 				}
 			})
+			b.ReportMetric(float64(b.N)/float64(max(1, syncs.Load())), "rec/fsync")
 		})
 	}
 }

@@ -131,11 +131,7 @@ func (c *checker) record(e logEntry) error {
 // unit reads the unit of an offset and keeps those behind it.
 func (q *checkedQueue) unit(x *extents, offset int64) (unit, error) {
 	if i := offset - q.at; i < 0 || i >= int64(len(q.units)/unitSize) {
-		var buf []byte
-		if offset < q.view.tailBase() {
-			buf = make([]byte, blockSize)
-		}
-		units, err := q.view.units(x, offset, buf)
+		units, err := q.view.units(x, offset)
 		if err != nil {
 			return unit{}, err
 		}

@@ -235,14 +235,14 @@ func (st queueState) restore(id uint32) *queue {
 
 // stateAt describes the queue as it was after the record at a position, which
 // has long been dispatched. Records behind it may arrive meanwhile.
-func (q *queue) stateAt(x *extents, position int64, buf []byte) (queueState, error) {
+func (q *queue) stateAt(x *extents, position int64) (queueState, error) {
 	v := q.view()
 	st := queueState{key: q.key, base: v.base, blocks: v.blocks, tail: v.tail}
 	st.tail = st.tail[:unitsUpTo(st.tail, position)*unitSize]
 	for len(st.tail) == 0 && len(st.blocks) > 0 {
 		// The last block may hold units behind the position, too.
 		last := len(st.blocks) - 1
-		units, err := x.read(st.blocks[last], q.id, v.base+int64(last)*blockUnits, buf)
+		units, err := x.read(st.blocks[last], q.id, v.base+int64(last)*blockUnits)
 		if err != nil {
 			return st, err
 		}
@@ -298,10 +298,8 @@ func (s *Store) fillCheckpoint(f *os.File, cp *checkpoint, queues []*queue) erro
 	if err := w.start(cp, len(queues)); err != nil {
 		return err
 	}
-	buf := s.log.scratch.get(blockSize)
-	defer s.log.scratch.put(buf)
 	for _, q := range queues {
-		st, err := q.stateAt(&s.extents, cp.position, *buf)
+		st, err := q.stateAt(&s.extents, cp.position)
 		if err != nil {
 			return err
 		}

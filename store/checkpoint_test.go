@@ -44,6 +44,7 @@ func assertQueues(t *testing.T, s *Store, want map[int][]string) {
 }
 
 func TestCheckpointSavesTheReplay(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	want := manyUnits(t, cfg)
 	cp, err := loadCheckpoint(cfg.Dir)
@@ -59,6 +60,7 @@ func TestCheckpointSavesTheReplay(t *testing.T) {
 }
 
 func TestST02_QueuesFollowTheLogThroughTwoCrashesThatCutIt(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	var want []string
 	crash := func(n int) {
@@ -73,9 +75,8 @@ func TestST02_QueuesFollowTheLogThroughTwoCrashesThatCutIt(t *testing.T) {
 			require.Equal(t, int64(len(want)), put(t, s, "T", 0, text).QueueOffset)
 			want = append(want, text)
 		}
-		copied := copyDir(t, cfg.Dir) // before Kill closes the wals
 		mustKill(t, s)
-		cfg.Dir = copied
+		cfg.Dir = copyDir(t, cfg.Dir)
 		for range 3 {
 			path := lastSegment(t, cfg.Dir)
 			from, _ := lastEntry(t, path)
@@ -98,6 +99,7 @@ func TestST02_QueuesFollowTheLogThroughTwoCrashesThatCutIt(t *testing.T) {
 }
 
 func TestST04_EmptyExtentFilesDoNotStopOpen(t *testing.T) {
+	t.Parallel()
 	original := testConfig(t)
 	want := manyUnits(t, original)
 	zeros := make([]byte, 1<<20)
@@ -135,6 +137,7 @@ func writeFile(t *testing.T, path string, data []byte) {
 }
 
 func TestST06_DeletedQueueFilesAreRebuiltAtTheRecordedOffsets(t *testing.T) {
+	t.Parallel()
 	original := testConfig(t)
 	want := manyUnits(t, original)
 	for name, remove := range map[string]string{"extent": filepath.Join(queuesName, extentName(0)), "folder": queuesName, "checkpoint": checkpointName} {
@@ -149,6 +152,7 @@ func TestST06_DeletedQueueFilesAreRebuiltAtTheRecordedOffsets(t *testing.T) {
 }
 
 func TestDamagedBlockIsReportedAndRebuiltAtTheNextOpen(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	want := manyUnits(t, cfg)
 	flip(t, extentFiles(t, cfg.Dir)[0], blockSize+blockHeader+30) // queue 1 fills the first block
@@ -164,6 +168,7 @@ func TestDamagedBlockIsReportedAndRebuiltAtTheNextOpen(t *testing.T) {
 }
 
 func TestCheckpointTakenWhileAppendingCoversExactlyItsPosition(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.FileSize = 1 << 20
 	s := mustOpen(t, cfg)
@@ -214,6 +219,7 @@ func TestCheckpointTakenWhileAppendingCoversExactlyItsPosition(t *testing.T) {
 }
 
 func TestParsedCheckpointIsWhatWasWritten(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
 	cp := checkpoint{clean: true, synced: 100, position: 90, min: 1, next: 77}
 	for i := range 20 {

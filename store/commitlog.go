@@ -27,7 +27,7 @@ type commitLog struct {
 	throwaway bool
 	disk      syncer
 	handles   handles
-	scratch   scratch
+	cursors   cursors
 
 	// files is in the order of their positions and never empty once the log is
 	// open for writing. The leader appends; readers take the slice as it is.
@@ -114,7 +114,8 @@ func (c *commitLog) roll(now int64) error {
 	}
 	f := newLogFile(c.dir, h)
 	f.headerDue = true
-	if err := c.takePrepared(f.dir); err != nil {
+	var err error
+	if f.listed, err = c.takePrepared(f.dir); err != nil {
 		return err
 	}
 	if err := f.open(0); err != nil {
@@ -166,18 +167,18 @@ func (c *commitLog) prepareNext() error {
 }
 
 // takePrepared renames the prepared folder to dir. When there is none, or it is
-// just being made, nothing happens: opening the file makes the folder. The
+// just being made, it returns false: opening the file makes the folder. The
 // rename comes before anything in the folder is open, for Windows.
-func (c *commitLog) takePrepared(dir string) error {
+func (c *commitLog) takePrepared(dir string) (bool, error) {
 	if !c.prepare.TryLock() {
-		return nil
+		return false, nil
 	}
 	defer c.prepare.Unlock()
 	if !c.prepared {
-		return nil
+		return false, nil
 	}
 	c.prepared = false
-	return os.Rename(filepath.Join(c.dir, nextName), dir)
+	return true, os.Rename(filepath.Join(c.dir, nextName), dir)
 }
 
 // dropPrepared removes the prepared folder.
@@ -203,7 +204,12 @@ func (c *commitLog) sync() error {
 			end = min(end, files[i+1].base-1)
 		}
 		if !f.durable {
-			if err := errors.Join(c.disk.dir(f.dir), c.disk.dir(c.dir)); err != nil {
+			if !f.listed {
+				if err := c.disk.dir(f.dir); err != nil {
+					return err
+				}
+			}
+			if err := c.disk.dir(c.dir); err != nil {
 				return err
 			}
 			f.durable = true
@@ -301,6 +307,19 @@ func (c *commitLog) scan(from, to int64, yield func(logEntry) error) error {
 		}
 	}
 	return nil
+}
+
+// readOne reads one record, from memory if it is in the file being written.
+func (c *commitLog) readOne(pos int64) (rec []byte, err error) {
+	if f := c.active; f != nil && pos >= f.base {
+		entry, err := f.log.Load().Read(uint64(pos - f.base + 2))
+		return recordOf(entry), err
+	}
+	err = c.scan(pos, pos, func(e logEntry) error {
+		rec = e.record
+		return nil
+	})
+	return rec, err
 }
 
 func (c *commitLog) scanFile(f *logFile, from, to int64, yield func(logEntry) error) error {
@@ -435,17 +454,3 @@ func (f *logFile) readMemory(units []unit, out *[][]byte) (int, error) {
 
 // nowMillis is the wall clock in milliseconds.
 func nowMillis() int64 { return time.Now().UnixMilli() }
-
-// scratch is a pool of read buffers of one store.
-type scratch struct{ pool sync.Pool }
-
-func (s *scratch) get(n int) *[]byte {
-	if b, ok := s.pool.Get().(*[]byte); ok && cap(*b) >= n {
-		*b = (*b)[:n]
-		return b
-	}
-	b := make([]byte, n)
-	return &b
-}
-
-func (s *scratch) put(b *[]byte) { s.pool.Put(b) }

@@ -43,30 +43,30 @@ func (s *Store) dispatchBatch(b *Batch) error {
 
 // dispatchRecord dispatches a record read back from the log. It fails when the
 // record contradicts its place or its queue.
-func (s *Store) dispatchRecord(position int64, rec []byte) error {
-	v, err := message.ParseView(rec)
-	if err != nil {
-		return damagef(s.log.dir, position, "%v", err)
+func (s *Store) dispatchRecord(e logEntry) error {
+	v, err := message.ParseView(e.record)
+	switch {
+	case err != nil:
+		return damagef(e.file.path, e.position, "%v", err)
+	case v.Size() != len(e.record):
+		return damagef(e.file.path, e.position, "the record has %d bytes and says %d", len(e.record), v.Size())
+	case v.Position() != e.position:
+		return damagef(e.file.path, e.position, "the record says it is at position %d", v.Position())
+	case v.QueueID() < 0:
+		return damagef(e.file.path, e.position, "the record has queue id %d", v.QueueID())
 	}
-	if v.Position() != position {
-		return damagef(s.log.dir, position, "the record says it is at position %d", v.Position())
-	}
-	if v.QueueID() < 0 {
-		return damagef(s.log.dir, position, "the record has queue id %d", v.QueueID())
-	}
-	s.mu.storeTime = max(s.mu.storeTime, v.StoreTime())
 	if undispatched(v.SysFlag()) {
 		return nil
 	}
 	q := s.queues.make(string(v.Topic()), int(v.QueueID()))
-	u := unit{position: position, size: int32(len(rec)), tags: v.TagsCode()}
+	u := unit{position: e.position, size: int32(len(e.record)), tags: v.TagsCode()}
 	return s.dispatch(q, v.QueueOffset(), u, s.log.min() > 1)
 }
 
 // replay dispatches what the log holds behind a position.
 func (s *Store) replay(after int64) error {
 	return s.log.scan(after+1, s.log.written.Load(), func(e logEntry) error {
-		if err := s.dispatchRecord(e.position, e.record); err != nil {
+		if err := s.dispatchRecord(e); err != nil {
 			return err
 		}
 		s.dispatched.Store(e.position)

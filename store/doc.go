@@ -12,7 +12,12 @@
 // position counts all records of the log, from 1, without gaps. Its queue
 // offset counts those of its (topic, queue id), from 0, without gaps. Both are
 // given out when a batch joins the log. Java: CommitLog, ConsumeQueue,
-// ReputMessageService, with positions in place of byte offsets.
+// ReputMessageService.
+//
+// Differs: a position counts records where RocketMQ's physical offset counts
+// bytes, because the log below is one of records; a position names another
+// record after a crash has torn off the end. And a record can be read as soon
+// as its append returns, because it is dispatched by the one who wrote it.
 //
 // The log is a chain of files, each a github.com/tidwall/wal log of a single
 // segment, soft-limited to Config.FileSize. The last file is read from the

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math/bits"
+
+	"github.com/pocketmq/pocketmq/message"
 )
 
 // Every entry of a commit-log file is an envelope around one record:
@@ -33,8 +35,10 @@ const (
 	magicV2     = 0xDAA320AB
 	magicHeader = 0xDAA320F1
 
-	// minRecord is the size of the smallest record or header accepted.
+	// minRecord is the size of the smallest record or header accepted, and
+	// minStored what the smallest record takes in a segment.
 	minRecord = headerSize
+	minStored = 1 + crcSize + 1 + message.MinRecordSize
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -100,28 +104,18 @@ func isHeader(rec []byte) bool { return binary.BigEndian.Uint32(rec[4:]) == magi
 // openEntry verifies an entry against its position and returns the record and
 // the distance. The shape is looked at before the CRC is computed.
 func openEntry(entry []byte, pos int64) (rec []byte, distance int64, ok bool) {
-	rec, d, low, ok := unwrap(entry)
-	if !ok || low != uint32(pos) || d > uint64(pos) {
+	if len(entry) < crcSize+1+minRecord {
 		return nil, 0, false
 	}
-	return rec, int64(d), true
-}
-
-// unwrap checks the shape of an entry, computes its CRC and returns what is
-// left of the stored sum: the low 32 bits of the position.
-func unwrap(entry []byte) (rec []byte, distance uint64, low uint32, ok bool) {
-	if len(entry) < crcSize+1+minRecord {
-		return nil, 0, 0, false
-	}
 	d, n := canonicalUvarint(entry[crcSize:])
-	if n == 0 {
-		return nil, 0, 0, false
+	if n == 0 || d > uint64(pos) || !plausible(entry[crcSize+n:]) {
+		return nil, 0, false
 	}
-	rec = entry[crcSize+n:]
-	if !plausible(rec) {
-		return nil, 0, 0, false
+	crc := crc32.Checksum(entry[crcSize:], castagnoli)
+	if binary.BigEndian.Uint32(entry) != crc+uint32(pos) {
+		return nil, 0, false
 	}
-	return rec, d, binary.BigEndian.Uint32(entry) - crc32.Checksum(entry[crcSize:], castagnoli), true
+	return entry[crcSize+n:], int64(d), true
 }
 
 // cutEntry returns the entry at the start of b, a piece of a wal segment, and
@@ -149,14 +143,19 @@ type hit struct {
 func (h hit) synced() int64 { return h.position - h.distance }
 
 // searchEntries looks in data, from byte offset from on, for valid entries at
-// any byte, whose positions lie in (after, after+limit]. It calls yield for
-// each, in the order of their bytes, until yield returns false.
+// any byte. It calls yield for each, in the order of their bytes, until yield
+// returns false. The entry at byte 0, whatever is left of it, has the position
+// first: an entry further on has a position between that and first plus what
+// fits into the bytes in between. That bound is what keeps an accidental match
+// of 32 bits from counting.
 //
 // The search goes from magic number to magic number and computes a CRC only
 // where both lengths in front of it fit, so zeros, 0xFF and random bytes cost
-// no more than reading them.
-func searchEntries(data []byte, from int, after, limit int64, yield func(hit) bool) {
+// no more than reading them; and that CRC costs the same for a long range, so
+// lengths that a hostile record holds in its body do not either.
+func searchEntries(data []byte, from int, first int64, yield func(hit) bool) {
 	prefix := magicPrefix()
+	sums := rangeCRC{data: data}
 	for i := from; i < len(data); {
 		j := bytes.Index(data[i:], prefix)
 		if j < 0 {
@@ -174,23 +173,21 @@ func searchEntries(data []byte, from int, after, limit int64, yield func(hit) bo
 		for k := 1; k <= binary.MaxVarintLen64; k++ {
 			size := crcSize + k + int(total)
 			start := at - k - crcSize
-			first := start - uvarintLen(uint64(size))
-			if first < from {
+			begin := start - uvarintLen(uint64(size))
+			if begin < from {
 				break
 			}
-			if v, n := canonicalUvarint(data[first:start]); n != start-first || v != uint64(size) {
+			if v, n := canonicalUvarint(data[begin:start]); n != start-begin || v != uint64(size) {
 				continue
 			}
-			if _, n := canonicalUvarint(data[at-k : at]); n != k {
+			d, n := canonicalUvarint(data[at-k : at])
+			if n != k {
 				continue
 			}
-			_, d, low, ok := unwrap(data[start : start+size])
-			if !ok {
-				continue
-			}
-			ahead := int64(low - uint32(after)) // how far behind after, modulo 2^32
-			pos := after + ahead
-			if ahead < 1 || ahead > limit || d > uint64(pos) {
+			low := binary.BigEndian.Uint32(data[start:]) - sums.sum(start+crcSize, start+size)
+			ahead := int64(low - uint32(first)) // modulo 2^32
+			pos := first + ahead
+			if ahead > int64(begin/minStored) || d > uint64(pos) {
 				continue
 			}
 			if !yield(hit{position: pos, distance: int64(d)}) {

@@ -79,8 +79,8 @@ func TestHeaderIsReadBack(t *testing.T) {
 	}
 }
 
-func hits(data []byte, from int, after, limit int64) (list []hit) {
-	searchEntries(data, from, after, limit, func(h hit) bool {
+func hits(data []byte, from int, first int64) (list []hit) {
+	searchEntries(data, from, first, func(h hit) bool {
 		list = append(list, h)
 		return true
 	})
@@ -89,24 +89,24 @@ func hits(data []byte, from int, after, limit int64) (list []hit) {
 
 func TestSearchFindsEveryEntryBehindGarbage(t *testing.T) {
 	garbage := []byte{0x05, 0xDA, 0xA3, 0x20, 0xA7, 0xDA, 0xA3, 0x20, 0xFF, 0xFF, 0xFF}
-	data := bytes.Clone(garbage)
-	for pos := int64(11); pos <= 20; pos++ {
-		data = appendEntry(data, sealed(t, "body", pos, 5))
-	}
+	garbage = append(garbage, make([]byte, 100)...)
+	data := bytes.Clone(garbage) // where the entry of position 10 was
 	var want []hit
 	for pos := int64(11); pos <= 20; pos++ {
+		data = appendEntry(data, sealed(t, "body", pos, 5))
 		want = append(want, hit{position: pos, distance: pos - 5})
 	}
-	assert.Equal(t, want, hits(data, 0, 10, 1000))
-	assert.Equal(t, want[1:], hits(data, len(garbage)+1, 10, 1000), "an entry that begins before the start does not count")
-	assert.Equal(t, want[4:], hits(data, 0, 14, 1000), "positions at or before the bad one do not count")
-	assert.Equal(t, want[:3], hits(data, 0, 10, 3), "nor do positions that cannot fit into the bytes left")
+	assert.Equal(t, want, hits(data, 0, 10))
+	assert.Equal(t, want[1:], hits(data, len(garbage)+1, 10), "an entry that begins before the start does not count")
+	assert.Equal(t, want[4:], hits(data, 0, 15), "nor do positions before the first")
+	assert.Empty(t, hits(data, 0, 1), "nor those of which there cannot be so many in the bytes before")
+	assert.Equal(t, want, hits(data[len(garbage):], 0, 11))
 }
 
 func TestSearchStopsWhenToldTo(t *testing.T) {
 	data := appendEntry(appendEntry(nil, sealed(t, "a", 2, 1)), sealed(t, "b", 3, 1))
 	n := 0
-	searchEntries(data, 0, 1, 100, func(hit) bool { n++; return false })
+	searchEntries(data, 0, 2, func(hit) bool { n++; return false })
 	assert.Equal(t, 1, n)
 }
 
@@ -119,9 +119,22 @@ func TestSearchIsFastInBytesThatAreNoEntries(t *testing.T) {
 	}
 	ones := bytes.Repeat([]byte{0xFF}, size)
 	magic := bytes.Repeat([]byte{0, 0, 1, 0, 0xDA, 0xA3, 0x20, 0xA7}, size/32)
-	for name, data := range map[string][]byte{"zeros": make([]byte, size), "0xFF": ones, "random": random, "magic": magic} {
+	hostile := make([]byte, 0, size/4) // every 15 bytes or so begins an entry that reaches to the end
+	for {
+		rest := cap(hostile) - len(hostile)
+		k := uvarintLen(uint64(rest))
+		if rest < 1000 {
+			break
+		}
+		hostile = binary.AppendUvarint(hostile, uint64(rest-k))
+		hostile = append(hostile, 1, 2, 3, 4, 0)
+		hostile = binary.BigEndian.AppendUint32(hostile, uint32(rest-k-5))
+		hostile = binary.BigEndian.AppendUint32(hostile, magicV1)
+	}
+	hostile = hostile[:size/4]
+	for name, data := range map[string][]byte{"zeros": make([]byte, size), "0xFF": ones, "random": random, "magic": magic, "hostile": hostile} {
 		start := time.Now()
-		assert.Empty(t, hits(data, 0, 100, size), name)
+		assert.Empty(t, hits(data, 0, 100), name)
 		assert.Less(t, time.Since(start), time.Second, name)
 	}
 }
@@ -133,8 +146,8 @@ func FuzzSearchAndOpenNeverPanic(f *testing.F) {
 	f.Add(appendEntry(nil, fileHeader{base: 7}.entry(0)), int64(5))
 	f.Fuzz(func(t *testing.T, data []byte, after int64) {
 		after &= math.MaxInt64 >> 1
-		for _, h := range hits(data, 0, after, int64(len(data))) {
-			assert.Greater(t, h.position, after)
+		for _, h := range hits(data, 0, after) {
+			assert.GreaterOrEqual(t, h.position, after)
 			assert.GreaterOrEqual(t, h.synced(), int64(0))
 		}
 		parseHeader(data, after+1)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 )
 
 const (
@@ -46,6 +47,17 @@ type extents struct {
 	// was to write, so no later sync proves anything: the files are good for
 	// reading, but no checkpoint refers to them any more.
 	broken error
+
+	// recent holds blocks that were read lately, by number modulo its length:
+	// a reader of 32 units comes back to the same block six times.
+	recent [64]atomic.Pointer[readBlock]
+}
+
+// readBlock is a verified block. It is never changed.
+type readBlock struct {
+	number, queue uint32
+	base          int64
+	units         []byte
 }
 
 // extent is one file of blocks.
@@ -163,9 +175,13 @@ func (e *extent) stampBlock() []byte {
 }
 
 // read returns the units of a block, verified to be the one of queue whose
-// first offset is base. It uses the first blockSize bytes of buf.
-func (x *extents) read(n, queue uint32, base int64, buf []byte) ([]byte, error) {
-	b := buf[:blockSize]
+// first offset is base. They are read-only.
+func (x *extents) read(n, queue uint32, base int64) ([]byte, error) {
+	slot := &x.recent[n%uint32(len(x.recent))]
+	if r := slot.Load(); r != nil && r.number == n && r.queue == queue && r.base == base {
+		return r.units, nil
+	}
+	b := make([]byte, blockSize)
 	path, done := x.readChunk(n, b)
 	if !done {
 		f, err := x.handles.acquire(path)
@@ -183,6 +199,7 @@ func (x *extents) read(n, queue uint32, base int64, buf []byte) ([]byte, error) 
 		return nil, fmt.Errorf("%w: consume queue file %s, block %d is not the one written for offset %d; it is rebuilt from the commit log when the store is opened next",
 			ErrDamaged, path, n%extentBlocks, base)
 	}
+	slot.Store(&readBlock{number: n, queue: queue, base: base, units: b[blockHeader:]})
 	return b[blockHeader:], nil
 }
 
@@ -324,6 +341,9 @@ func (x *extents) reset() error {
 	x.mu.Lock()
 	x.files, x.next, x.chunk, x.chunkAt = nil, 0, nil, 0
 	x.mu.Unlock()
+	for i := range x.recent {
+		x.recent[i].Store(nil)
+	}
 	return errors.Join(err, x.removeOthers())
 }
 

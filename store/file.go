@@ -74,16 +74,15 @@ type logFile struct {
 	// headerDue means that the header goes into the next batch; nextWanted,
 	// that the file after this one has been asked for. Owned by the leader.
 	headerDue, nextWanted bool
-	// durable means that the folder entries leading to the segment are synced.
-	// Owned by the flusher.
-	durable bool
+	// listed means that the segment's entry in dir is synced; set before the
+	// file is written to. durable means that the entry of dir is, too. Owned by
+	// the flusher.
+	listed, durable bool
 
 	// index is set when the file is sealed, or by its first reader.
 	index atomic.Pointer[sparseIndex]
 	// indexMu lets one reader build the index while others wait for it.
 	indexMu sync.Mutex
-	// hints remember where sequential readers stopped; see hint.
-	hints [8]atomic.Uint64
 }
 
 func newLogFile(root string, h fileHeader) *logFile {

@@ -24,6 +24,9 @@ type flusher struct {
 
 	// busy is there while an fsync is under way, and closed afterwards.
 	busy atomic.Pointer[chan struct{}]
+	// served and took are of the last sync that somebody waited for: how many
+	// did, and how many nanoseconds it took.
+	served, took atomic.Int64
 
 	mu struct {
 		sync.Mutex
@@ -34,7 +37,6 @@ type flusher struct {
 	}
 
 	// Owned by the goroutine.
-	crowd    int  // waiters served by the last sync that had any
 	broken   bool // a sync failed: the kernel may have dropped the data
 	reported bool // Config.Fenced has been called
 }
@@ -206,7 +208,11 @@ func (s *Store) flush(due bool) {
 		busy := make(chan struct{})
 		f.busy.Store(&busy)
 		f.armed.Store(false) // before the sync looks how far it has to go
+		begin := time.Now()
 		err = s.syncLog()
+		if len(groups) > 0 {
+			f.took.Store(int64(time.Since(begin)))
+		}
 		f.busy.Store(nil)
 		defer close(busy) // after those who waited have been told
 	}
@@ -242,7 +248,7 @@ func (f *flusher) gather() {
 		f.mu.Lock()
 		before := f.mu.waiters
 		f.mu.Unlock()
-		if before == 0 || f.crowd <= 1 {
+		if before == 0 || f.served.Load() <= 1 {
 			return
 		}
 		runtime.Gosched()
@@ -260,7 +266,7 @@ func (f *flusher) take() []*group {
 	defer f.mu.Unlock()
 	groups := f.mu.groups
 	if len(groups) > 0 {
-		f.crowd = f.mu.waiters
+		f.served.Store(int64(f.mu.waiters))
 	}
 	f.mu.groups, f.mu.waiters = nil, 0
 	return groups

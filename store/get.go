@@ -15,6 +15,9 @@ type GetStatus int
 
 // Statuses of a Get at offset o of a queue that holds [min, max), and the
 // offset to go on with.
+//
+// Differs: OFFSET_FOUND_NULL and MESSAGE_WAS_REMOVING do not occur, because a
+// queue has no holes and does not outlive its records.
 const (
 	GetFound         GetStatus = iota // records; next is behind the last unit looked at. FOUND
 	GetNoQueue                        // the queue is unknown; next 0. NO_MATCHED_LOGIC_QUEUE
@@ -128,25 +131,12 @@ func (s *Store) choose(v *view, r GetRequest, chosen *[]unit) (next int64, err e
 	if r.MaxBytes > 0 {
 		bytes = int64(r.MaxBytes)
 	}
-	var block *[]byte
-	defer func() {
-		if block != nil {
-			s.log.scratch.put(block)
-		}
-	}()
 	stop := v.max()
 	if window < stop-r.Offset {
 		stop = r.Offset + window
 	}
 	for next = r.Offset; next < stop; {
-		if block == nil && next < v.tailBase() {
-			block = s.log.scratch.get(blockSize)
-		}
-		var buf []byte
-		if block != nil {
-			buf = *block
-		}
-		units, err := v.units(&s.extents, next, buf)
+		units, err := v.units(&s.extents, next)
 		if err != nil {
 			return 0, err
 		}

@@ -16,11 +16,11 @@ import (
 
 // testConfig is a store in a folder of its own, with the smallest files.
 func testConfig(t testing.TB) Config {
-	return Config{Dir: t.TempDir(), Cluster: "c", Broker: "broker-a", FileSize: MinFileSize}
+	return Config{Dir: quickDir(t), Cluster: "c", Broker: "broker-a", FileSize: MinFileSize}
 }
 
-// quickDir is a folder in memory where the system has one, for tests that make
-// very many files. What they show does not depend on fsync.
+// quickDir is a folder in memory where the system has one: the tests make very
+// many files, and what they show does not depend on a real disk.
 func quickDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "store-test-")

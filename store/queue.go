@@ -136,15 +136,14 @@ func (v *view) tailBase() int64 { return v.base + int64(len(v.blocks))*blockUnit
 func (v *view) max() int64      { return v.tailBase() + int64(len(v.tail)/unitSize) }
 
 // units returns the units from offset on that lie together: the rest of a block
-// or of the tail. base <= offset < max. The result may use the given buffer of
-// blockSize bytes.
-func (v *view) units(x *extents, offset int64, buf []byte) ([]byte, error) {
+// or of the tail. base <= offset < max. They are read-only.
+func (v *view) units(x *extents, offset int64) ([]byte, error) {
 	if t := v.tailBase(); offset >= t {
 		return v.tail[(offset-t)*unitSize:], nil
 	}
 	i := (offset - v.base) / blockUnits
 	first := v.base + i*blockUnits
-	b, err := x.read(v.blocks[i], v.id, first, buf)
+	b, err := x.read(v.blocks[i], v.id, first)
 	if err != nil {
 		return nil, err
 	}

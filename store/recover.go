@@ -330,35 +330,27 @@ func (r *recovery) unproven() int {
 // counts what would be lost by cutting. rest is the bad entry and the bytes
 // behind it in its file, if there are any.
 func (r *recovery) weigh(rest []byte) error {
-	b := r.bad
-	later := r.files[b.file:]
-	remaining := int64(len(rest))
-	if len(rest) > 0 {
-		later = later[1:]
-	}
-	for _, f := range later {
-		remaining += f.size
-	}
-	if remaining == 0 {
-		return nil
-	}
 	visit := func(h hit) bool {
 		r.cut++
 		r.synced = max(r.synced, h.synced())
 		return true
 	}
+	later := r.files[r.bad.file:]
 	if len(rest) > 0 {
+		later = later[1:]
 		r.cut++
-		searchEntries(rest, 1, b.position, remaining, visit)
+		searchEntries(rest, 1, r.bad.position, visit)
 	}
 	for _, f := range later {
 		data, err := readStart(f.path, f.size)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		searchEntries(data, f.headSize, b.position-1, remaining, visit)
+		searchEntries(data[f.headSize:], 0, f.base, visit)
+		if len(data) > 0 {
+			r.cut = max(r.cut, 1)
+		}
 	}
-	r.cut = max(r.cut, 1)
 	return nil
 }
 

@@ -48,6 +48,7 @@ func flip(t *testing.T, path string, off int) {
 }
 
 func TestST10_TornLastWriteAtAnyByteIsCutAndTheLogGoesOn(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	killed(t, cfg, "m0", "m1", "m2")
 	path := lastSegment(t, cfg.Dir)
@@ -91,6 +92,7 @@ func TestST10_TornLastWriteAtAnyByteIsCutAndTheLogGoesOn(t *testing.T) {
 }
 
 func TestST10_LastFileCutInsideItsHeaderOrToZeroLengthIsRemoved(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	var want []string
 	s := mustOpen(t, cfg)
@@ -124,6 +126,7 @@ func TestST10_LastFileCutInsideItsHeaderOrToZeroLengthIsRemoved(t *testing.T) {
 }
 
 func TestST10_TailOfGarbageIsCut(t *testing.T) { // H5: zeros parse as entries for the wal
+	t.Parallel()
 	for name, tail := range map[string][]byte{
 		"zeros": make([]byte, 4096), "0xFF": []byte("\xff\xff\xff\xff\xff\xff\xff\xff"), "text": []byte("garbage that parses"), "one": {1},
 	} {
@@ -146,6 +149,7 @@ func TestST10_TailOfGarbageIsCut(t *testing.T) { // H5: zeros parse as entries f
 }
 
 func TestST01_DamagedUnsyncedRecordIsCutAndAppendingGoesOn(t *testing.T) { // H6
+	t.Parallel()
 	cfg := testConfig(t)
 	want := numbered("m", 20)
 	killed(t, cfg, want...)
@@ -170,6 +174,7 @@ func TestST01_DamagedUnsyncedRecordIsCutAndAppendingGoesOn(t *testing.T) { // H6
 }
 
 func TestST01_DamagedSyncedRecordOpensReadOnlyAndNamesFileAndPosition(t *testing.T) {
+	t.Parallel()
 	// The proof that record 10 was synced is: the checkpoint; a distance in a
 	// later entry of the same file; the header of the next file.
 	prepare := map[string]func(t *testing.T, s *Store){
@@ -257,6 +262,7 @@ func baseOf(t *testing.T, segment string) int64 {
 }
 
 func TestMissingFileIsDamage(t *testing.T) { // H7
+	t.Parallel()
 	cfg := testConfig(t)
 	want := severalFiles(t, cfg, 5)
 	paths := segments(t, cfg.Dir)
@@ -282,6 +288,7 @@ func TestMissingFileIsDamage(t *testing.T) { // H7
 }
 
 func TestShortMiddleFileIsDamage(t *testing.T) { // H7
+	t.Parallel()
 	cfg := testConfig(t)
 	want := severalFiles(t, cfg, 4)
 	path := segments(t, cfg.Dir)[1]
@@ -303,6 +310,7 @@ func TestShortMiddleFileIsDamage(t *testing.T) { // H7
 }
 
 func TestUnsyncedFilesBehindATornOneAreRemoved(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	s := mustOpen(t, cfg)
 	var want []string

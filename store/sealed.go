@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"sync/atomic"
 )
 
 const (
@@ -67,22 +68,6 @@ func (f *logFile) sparse(fd io.ReaderAt, end int64) (*sparseIndex, error) {
 	return x, nil
 }
 
-// hint finds the byte offset of a position when a reader stopped in front of it
-// not long ago. Slots are shared by all readers and may be overwritten at any
-// time; a position finds only its own offset.
-func (f *logFile) hint(pos int64) (off int64, ok bool) {
-	local := uint64(pos - f.base)
-	v := f.hints[local/32%uint64(len(f.hints))].Load()
-	return int64(v & math.MaxUint32), v != 0 && v>>32 == local
-}
-
-func (f *logFile) setHint(pos, off int64) {
-	local := uint64(pos - f.base)
-	if local <= math.MaxUint32 && off <= math.MaxUint32 {
-		f.hints[local/32%uint64(len(f.hints))].Store(local<<32 | uint64(off))
-	}
-}
-
 // readSealed appends the records of units, which lie in f in ascending order,
 // to out. end is the first position behind the file.
 func (c *commitLog) readSealed(f *logFile, end int64, units []unit, out [][]byte) ([][]byte, error) {
@@ -113,68 +98,139 @@ func (c *commitLog) readSealed(f *logFile, end int64, units []unit, out [][]byte
 	return out, nil
 }
 
-// readSpan reads the piece of the file that holds units at once and verifies
-// their entries.
+// readSpan reads the piece of the file that holds units, which lie close
+// together, and verifies their entries.
 func (c *commitLog) readSpan(f *logFile, fd io.ReaderAt, x *sparseIndex, units []unit, out [][]byte) ([][]byte, error) {
 	first, last := units[0].position, units[len(units)-1].position
-	pos := first
-	off, ok := f.hint(first)
-	if !ok {
-		pos = f.base + f.step(first)*indexStep
-		off = x.offsets[f.step(first)]
-	}
-	end := x.end(f.step(last))
-	wanted := int64(0)
+	wanted, bytes := int64(0), 0
 	for _, u := range units {
 		wanted += int64(u.size) + entryOverhead
+		bytes += int(u.size)
 	}
-	if pos == first && last-first == int64(len(units)-1) {
-		end = min(end, off+wanted)
-	}
-	// Few records out of many: a scratch buffer, so that the caller's records
-	// do not keep the whole span in memory.
-	sparse := wanted < (end-off)/2
-	var buf []byte
-	if sparse {
-		scratch := c.scratch.get(int(end - off))
-		defer c.scratch.put(scratch)
-		buf = *scratch
+	cur, running := c.cursors.take(f, first)
+	end := x.end(f.step(last))
+	if running {
+		end = max(end, cur.off+readAhead)
 	} else {
-		buf = make([]byte, end-off)
-	}
-	if n, err := fd.ReadAt(buf, off); n < len(buf) {
-		if err == nil || errors.Is(err, io.EOF) {
-			return out, damagef(f.path, first, "the file ends at byte %d of %d", off+int64(n), x.size)
+		cur = cursor{file: f, position: f.base + f.step(first)*indexStep, off: x.offsets[f.step(first)]}
+		if cur.position == first && last-first == int64(len(units)-1) {
+			end = min(end, cur.off+wanted) // nothing but what is wanted
 		}
-		return out, err
 	}
-	rest := buf
+	// Few records out of many are copied, so that they do not keep the whole
+	// span in memory.
+	var copies []byte
+	if wanted < (x.end(f.step(last))-cur.off)/2 {
+		copies = make([]byte, 0, bytes)
+	}
 	for _, u := range units {
-		for ; pos < u.position; pos++ {
-			_, n, ok := cutEntry(rest)
-			if !ok {
-				return out, damagef(f.path, pos, "no entry at byte %d", off+int64(len(buf)-len(rest)))
+		for cur.position < u.position {
+			if _, err := cur.next(fd, x, end); err != nil {
+				return out, err
 			}
-			rest = rest[n:]
 		}
-		entry, n, ok := cutEntry(rest)
-		if !ok {
-			return out, damagef(f.path, pos, "no entry at byte %d", off+int64(len(buf)-len(rest)))
+		off := cur.off
+		entry, err := cur.next(fd, x, end)
+		if err != nil {
+			return out, err
 		}
-		rec, _, ok := openEntry(entry, pos)
+		rec, _, ok := openEntry(entry, u.position)
 		if !ok {
-			return out, damagef(f.path, pos, "the entry at byte %d fails its checksum", off+int64(len(buf)-len(rest)))
+			return out, damagef(f.path, u.position, "the entry at byte %d fails its checksum", off)
 		}
 		if len(rec) != int(u.size) {
-			return out, damagef(f.path, pos, "the record has %d bytes, its consume queue says %d", len(rec), u.size)
+			return out, damagef(f.path, u.position, "the record has %d bytes, its consume queue says %d", len(rec), u.size)
 		}
-		if sparse {
-			rec = append([]byte(nil), rec...)
+		if copies != nil {
+			at := len(copies)
+			copies = append(copies, rec...)
+			rec = copies[at:]
 		}
 		out = append(out, rec[:len(rec):len(rec)])
-		rest = rest[n:]
-		pos++
 	}
-	f.setHint(pos, off+int64(len(buf)-len(rest)))
+	c.cursors.put(cur, running)
 	return out, nil
+}
+
+const (
+	// readAhead is how much a reader that goes on where it stopped reads at
+	// least: what the runtime still allocates from its size classes.
+	// cursorReach is how many records it may leave out to count as such.
+	readAhead   = 30 << 10
+	cursorReach = 128
+)
+
+// cursor is a place in a sealed file where a reader stopped, with what it had
+// read beyond.
+type cursor struct {
+	file     *logFile
+	position int64
+	off      int64  // byte offset of the entry of position
+	rest     []byte // bytes from off on
+}
+
+// next steps over one entry and returns it. When it has to read, it reads up to
+// byte offset end, or further if the entry is longer.
+func (c *cursor) next(fd io.ReaderAt, x *sparseIndex, end int64) ([]byte, error) {
+	entry, n, ok := cutEntry(c.rest)
+	for size := int64(entryOverhead); !ok; entry, n, ok = cutEntry(c.rest) {
+		// Once for the length of the entry, once more if that is longer.
+		if v, k := canonicalUvarint(c.rest); k > 0 && v < uint64(x.size) {
+			size = int64(k) + int64(v)
+		}
+		have, end := c.off+int64(len(c.rest)), min(x.size, max(end, c.off+size))
+		if end <= have {
+			return nil, damagef(c.file.path, c.position, "no entry at byte %d", c.off)
+		}
+		buf := make([]byte, end-c.off)
+		n, err := fd.ReadAt(buf, c.off)
+		if n < len(buf) {
+			if err == nil || errors.Is(err, io.EOF) {
+				return nil, damagef(c.file.path, c.position, "the file ends at byte %d of %d", c.off+int64(n), x.size)
+			}
+			return nil, err
+		}
+		c.rest = buf
+	}
+	c.rest = c.rest[n:]
+	c.off += int64(n)
+	c.position++
+	return entry, nil
+}
+
+// cursors are the places where readers stopped lately. They belong to nobody:
+// whoever goes on from one takes it. Those that somebody has gone on from are
+// kept apart, so that single reads here and there do not push them out.
+type cursors struct {
+	fresh, running cursorRing
+}
+
+type cursorRing struct {
+	slots [8]atomic.Pointer[cursor]
+	turn  atomic.Uint32
+}
+
+// take returns a cursor at a position of a file or shortly before.
+func (c *cursors) take(f *logFile, position int64) (cursor, bool) {
+	for _, ring := range []*cursorRing{&c.running, &c.fresh} {
+		for i := range ring.slots {
+			cur := ring.slots[i].Load()
+			if cur == nil || cur.file != f || cur.position > position || cur.position < position-cursorReach {
+				continue
+			}
+			if ring.slots[i].CompareAndSwap(cur, nil) {
+				return *cur, true
+			}
+		}
+	}
+	return cursor{}, false
+}
+
+// put leaves a cursor for whoever goes on from it.
+func (c *cursors) put(cur cursor, running bool) {
+	ring := &c.fresh
+	if running {
+		ring = &c.running
+	}
+	ring.slots[ring.turn.Add(1)%uint32(len(ring.slots))].Store(&cur)
 }

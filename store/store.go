@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+
+	"github.com/pocketmq/pocketmq/message"
 )
 
 // Store is an open data folder: one commit log and the consume queues derived
@@ -51,8 +53,11 @@ type Store struct {
 		storeTime int64         // last given out, milliseconds
 		idle      chan struct{} // closed by the last leader when set
 	}
-	solo       group          // of a leader without followers; owned by the leader
-	background sync.WaitGroup // leaders in place of openers that left
+	solo group // of a leader without followers; owned by the leader
+	// Owned by the leader: how often in a row those whom an fsync released did
+	// not come back, and how many groups will not wait for them therefore.
+	missed, skip int
+	background   sync.WaitGroup // leaders in place of openers that left
 
 	flusher      flusher
 	checkpointed atomic.Int64 // position of the last checkpoint
@@ -111,7 +116,9 @@ func open(cfg Config, disk syncer) (_ *Store, err error) {
 	if err := s.recover(cp); err != nil {
 		return nil, fmt.Errorf("store: open %s: %w", cfg.Dir, err)
 	}
-	s.startAppends()
+	if err := s.startAppends(); err != nil {
+		return nil, fmt.Errorf("store: open %s: %w", cfg.Dir, err)
+	}
 	s.flusher.wake = make(chan struct{}, 1)
 	s.flusher.stop = make(chan struct{})
 	s.flusher.done = make(chan struct{})
@@ -119,14 +126,27 @@ func open(cfg Config, disk syncer) (_ *Store, err error) {
 	return s, nil
 }
 
-// startAppends continues the log and the queues where they end.
-func (s *Store) startAppends() {
+// startAppends continues the log, its clock and the queues where they end.
+func (s *Store) startAppends() error {
+	last := s.log.written.Load()
+	if s.damage == nil && last >= s.log.min() {
+		rec, err := s.log.readOne(last)
+		if err != nil {
+			return err
+		}
+		v, err := message.ParseView(rec)
+		if err != nil {
+			return damagef(s.log.dir, last, "%v", err)
+		}
+		s.mu.storeTime = v.StoreTime()
+	}
 	for _, q := range s.queues.all() {
 		q.next = q.bounds().Max
 	}
-	s.mu.next = s.log.written.Load() + 1
+	s.mu.next = last + 1
 	s.mu.refuse = s.damage
 	s.live = true
+	return nil
 }
 
 // Positions are the marks of the log. Positions count records from 1.

@@ -7,6 +7,7 @@ import (
 )
 
 func TestAppendedRecordsAreReadBackInOrderAcrossReopen(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	s := mustOpen(t, cfg)
 	want := numbered("m", 1000)

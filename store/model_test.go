@@ -1,0 +1,183 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pocketmq/pocketmq/message"
+)
+
+// model is what a store must hold: texts by queue.
+type model struct {
+	t      *testing.T
+	rng    *rand.Rand
+	cfg    Config
+	s      *Store
+	queues map[QueueID][]string
+	order  []QueueID // queue of each position
+	synced int       // positions that no crash may take
+}
+
+// Random things are done with a store and with a map, which must agree. The seed
+// is in the output of a failure; -store.seed sets it.
+func TestModelOfRandomUseAndCrashes(t *testing.T) {
+	t.Parallel()
+	for range crashRounds(t) {
+		rng := newSeed(t)
+		cfg := testConfig(t)
+		cfg.Dir = quickDir(t)
+		cfg.FileSize = []int64{MinFileSize, 16 << 10, 1 << 20}[rng.IntN(3)]
+		cfg.SyncFlush = rng.IntN(3) == 0
+		cfg.Throwaway = rng.IntN(4) == 0
+		m := &model{t: t, rng: rng, cfg: cfg, queues: map[QueueID][]string{}}
+		m.s = mustOpen(t, cfg)
+		for range 100 {
+			switch n := rng.IntN(100); {
+			case n < 60:
+				m.append()
+			case n < 85:
+				m.read()
+			case n < 89:
+				require.NoError(t, m.s.Sync(t.Context()))
+				if !cfg.Throwaway {
+					m.synced = len(m.order)
+				}
+			case n < 91:
+				require.NoError(t, m.s.Check(t.Context()))
+			case n < 94:
+				mustClose(t, m.s)
+				m.reopen()
+			case n < 97:
+				mustKill(t, m.s)
+				m.reopen()
+			default:
+				m.crash()
+			}
+		}
+		m.compare()
+		mustClose(t, m.s)
+	}
+}
+
+func (m *model) queue() QueueID {
+	return QueueID{fmt.Sprintf("topic-%d", m.rng.IntN(3)), m.rng.IntN(3)}
+}
+
+func (m *model) append() {
+	id := m.queue()
+	n := 1
+	if m.rng.IntN(3) == 0 {
+		n = 1 + m.rng.IntN(300)
+	}
+	b := m.s.NewBatch()
+	var texts []string
+	for range n {
+		text := fmt.Sprintf("%d-%s", m.rng.Uint32(), strings.Repeat("x", m.rng.IntN(400)))
+		texts = append(texts, text)
+		require.NoError(m.t, b.Add(record(id.Topic, id.ID, text, "")))
+		m.order = append(m.order, id)
+	}
+	noWait := m.rng.IntN(2) == 0
+	a, err := m.s.Append(context.Background(), b, AppendOptions{NoWait: noWait})
+	require.NoError(m.t, err)
+	require.Equal(m.t, int64(len(m.queues[id])), a.QueueOffset)
+	require.Equal(m.t, int64(len(m.order)-n+1), a.Position)
+	m.queues[id] = append(m.queues[id], texts...)
+	if m.cfg.SyncFlush && !noWait && !m.cfg.Throwaway {
+		m.synced = len(m.order)
+	}
+}
+
+func (m *model) read() {
+	id := m.queue()
+	texts := m.queues[id]
+	offset := m.rng.IntN(len(texts) + 2)
+	res, err := m.s.Get(GetRequest{Topic: id.Topic, QueueID: id.ID, Offset: int64(offset), MaxMessages: m.rng.IntN(100)})
+	require.NoError(m.t, err)
+	if offset >= len(texts) {
+		require.NotEqual(m.t, GetFound, res.Status)
+		return
+	}
+	require.Equal(m.t, GetFound, res.Status)
+	for i, rec := range res.Records {
+		require.Equal(m.t, texts[offset+i], string(message.View(rec).Body()))
+	}
+}
+
+func (m *model) reopen() {
+	m.s = mustOpen(m.t, m.cfg)
+	require.NoError(m.t, m.s.Err())
+	require.Zero(m.t, m.s.Cut())
+	if !m.cfg.Throwaway {
+		m.synced = len(m.order) // opening settles what it finds
+	}
+	m.compare()
+}
+
+// crash goes on with a copy of the folder whose log lost some of its unsynced
+// end: cut, zeroed or overwritten.
+func (m *model) crash() {
+	m.synced = max(m.synced, int(m.s.log.proven.Load()))
+	cfg := m.cfg
+	mustKill(m.t, m.s)
+	cfg.Dir = copyDir(m.t, m.cfg.Dir)
+	require.NoError(m.t, os.RemoveAll(m.cfg.Dir))
+	m.cfg = cfg
+	if path := lastSegment(m.t, cfg.Dir); m.synced < len(m.order) && m.rng.IntN(4) > 0 {
+		base := int(baseOf(m.t, path))
+		data, err := os.ReadFile(path)
+		require.NoError(m.t, err)
+		keep := 0 // bytes of what is synced
+		for pos := base - 1; pos <= m.synced; pos++ {
+			_, n, ok := cutEntry(data[keep:])
+			require.True(m.t, ok)
+			keep += n
+		}
+		at := keep + m.rng.IntN(len(data)-keep+1)
+		switch m.rng.IntN(3) {
+		case 0:
+			data = data[:at]
+		case 1:
+			clear(data[at:])
+		default:
+			for i := at; i < min(len(data), at+64); i++ {
+				data[i] = byte(m.rng.Uint32())
+			}
+		}
+		require.NoError(m.t, os.WriteFile(path, data, 0o640))
+	}
+	m.s = mustOpen(m.t, m.cfg)
+	require.NoError(m.t, m.s.Err())
+	written := int(m.s.Positions().Written)
+	require.GreaterOrEqual(m.t, written, m.synced)
+	require.LessOrEqual(m.t, written, len(m.order))
+	for _, id := range m.order[written:] {
+		m.queues[id] = m.queues[id][:len(m.queues[id])-1]
+	}
+	m.order = m.order[:written]
+	if !m.cfg.Throwaway {
+		m.synced = written
+	}
+	m.compare()
+}
+
+func (m *model) compare() {
+	m.t.Helper()
+	require.Equal(m.t, int64(len(m.order)), m.s.Positions().Written)
+	for id, texts := range m.queues {
+		var got []string
+		if len(texts) == 0 {
+			texts = nil
+		}
+		got = bodies(m.t, m.s, id.Topic, id.ID)
+		assert.Equal(m.t, texts, got, "%v", id)
+	}
+	require.NoError(m.t, m.s.Check(m.t.Context()))
+}
