@@ -24,7 +24,7 @@ func inChild(t *testing.T, env ...string) (parent bool) {
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command(exe, "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(append(os.Environ(), "STORE_TEST_CHILD="+t.Name()), env...)
+	cmd.Env = append(append(os.Environ(), "STORE_TEST_CHILD="+t.Name(), "GORACE=atexit_sleep_ms=0"), env...)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return true

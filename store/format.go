@@ -39,8 +39,7 @@ func (i identity) String() string {
 }
 
 // claimDir makes or verifies the data folder of cfg and takes its lock. It
-// changes nothing in a folder that it refuses. Closing the returned file gives
-// the lock back.
+// changes nothing in a folder that it refuses. unlockFile gives the lock back.
 func claimDir(cfg Config, sync syncer) (*os.File, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("store: make folder %s: %w", cfg.Dir, err)
@@ -58,7 +57,7 @@ func claimDir(cfg Config, sync syncer) (*os.File, error) {
 		return nil, fmt.Errorf("store: lock folder %s: %w", cfg.Dir, err)
 	}
 	if err := cfg.identify(sync); err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, unlockFile(lock))
 	}
 	return lock, nil
 }

@@ -32,6 +32,17 @@ func lockFile(path string) (*os.File, error) {
 	}
 }
 
+// unlockFile lets the lock go and closes the file. Closing alone is not enough:
+// a process that is being started right now holds copies of all open files for
+// a moment, and the lock with them.
+func unlockFile(f *os.File) error {
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+	if err != nil {
+		err = &os.PathError{Op: "flock", Path: f.Name(), Err: err}
+	}
+	return errors.Join(err, f.Close())
+}
+
 // syncDir makes the entries of a folder durable.
 func syncDir(path string) error {
 	d, err := os.Open(path)

@@ -29,5 +29,8 @@ func lockFile(path string) (*os.File, error) {
 	return os.NewFile(uintptr(h), path), nil
 }
 
+// unlockFile lets the lock go.
+func unlockFile(f *os.File) error { return f.Close() }
+
 // syncDir does nothing: Windows has no fsync of folders; NTFS journals them.
 func syncDir(string) error { return nil }

@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -25,7 +24,7 @@ import (
 // Nobody waits for a channel, a timer or user code under any of them.
 type Store struct {
 	cfg     Config
-	lock    io.Closer // of the folder; nil once given back
+	lock    *os.File // of the folder; nil once given back
 	log     commitLog
 	queues  queueTable
 	extents extents
@@ -106,7 +105,7 @@ func open(cfg Config, disk syncer) (_ *Store, err error) {
 	s.extents.disk, s.extents.handles = disk, &s.log.handles
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.log.closeFiles((*logFile).close), s.extents.close(), lock.Close())
+			err = errors.Join(err, s.log.closeFiles((*logFile).close), s.extents.close(), unlockFile(lock))
 		}
 	}()
 	cp, err := loadCheckpoint(cfg.Dir)
@@ -248,7 +247,7 @@ func (s *Store) Discard() error {
 	}
 	return s.end(func() error {
 		s.endAppends(false)
-		err := errors.Join(s.log.closeFiles((*logFile).discard), s.extents.close(), s.lock.Close())
+		err := errors.Join(s.log.closeFiles((*logFile).discard), s.extents.close(), unlockFile(s.lock))
 		s.lock = nil // the folder could not be removed on Windows
 		return errors.Join(err, os.RemoveAll(s.cfg.Dir))
 	})
@@ -262,7 +261,7 @@ func (s *Store) end(how func() error) error {
 	}
 	s.closeErr = how()
 	if s.lock != nil {
-		s.closeErr = errors.Join(s.closeErr, s.lock.Close())
+		s.closeErr = errors.Join(s.closeErr, unlockFile(s.lock))
 	}
 	close(s.closeDone)
 	return s.closeErr
