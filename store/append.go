@@ -40,7 +40,9 @@ const (
 	// maxGather bounds how often a leader lets others run so that they join;
 	// gatherPatience, how often in vain. Once is not enough: an idle processor
 	// may bring the leader back before anybody else has run.
-	maxGather      = 16
+	maxGather = 16
+	// soonTurns bounds how often a waiting caller lets others run before it parks.
+	soonTurns      = 16
 	gatherPatience = 3
 	// flushPatience bounds how long the leader of a group that waits for fsync
 	// anyway leaves it open because the flusher is busy with the one before.
@@ -147,24 +149,28 @@ func (s *Store) Append(ctx context.Context, b *Batch, opt AppendOptions) (Append
 	case gatherer:
 		err = s.leadPending(ctx, g)
 	case opener:
-		select {
-		case <-g.turn:
-		case <-ctx.Done():
-			if s.leave(g) {
-				return Appended{}, ctx.Err()
+		if !soon(g.turn) {
+			select {
+			case <-g.turn:
+			case <-ctx.Done():
+				if s.leave(g) {
+					return Appended{}, ctx.Err()
+				}
+				<-g.turn // given already: the group waits for us
 			}
-			<-g.turn // given already: the group waits for us
 		}
 		s.turns.Put(g.turn)
 		err = s.leadPending(ctx, g)
 	case follower:
 		if !wait {
-			select {
-			case <-g.done:
-				err = g.err
-			case <-ctx.Done():
-				err = ctx.Err()
+			if !soon(g.done) {
+				select {
+				case <-g.done:
+				case <-ctx.Done():
+					return Appended{}, ctx.Err()
+				}
 			}
+			err = g.err
 		}
 	}
 	if wait && err == nil {
@@ -174,6 +180,22 @@ func (s *Store) Append(ctx context.Context, b *Batch, opt AppendOptions) (Append
 		return Appended{}, err
 	}
 	return result, err
+}
+
+// soon lets other goroutines run for a few turns, as long as c has nothing to
+// receive. A write takes about as long as that, and a caller that does not park
+// needs neither to be woken nor the Done of its context, which may be dear to
+// make.
+func soon(c <-chan struct{}) bool {
+	for range soonTurns {
+		select {
+		case <-c:
+			return true
+		default:
+			runtime.Gosched()
+		}
+	}
+	return false
 }
 
 // assignLocked gives the batch its place in the log and in its queue; q is nil
