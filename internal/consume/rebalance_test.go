@@ -213,7 +213,7 @@ func TestRB02MoreConsumersThanQueues(t *testing.T) {
 		}
 		synctest.Wait()
 		assert.ElementsMatch(t, numbered(0, 40), in.bodies(), "each once")
-		time.Sleep(5 * time.Second) // all is committed: queues change hands without duplicates
+		time.Sleep(6 * time.Second) // all is committed: queues change hands without duplicates
 		require.NoError(t, engines[1].Shutdown(t.Context()))
 		synctest.Wait()
 		assert.Equal(t, []int{1, 0, 1, 1, 1, 0}, sizes(), "a spare takes over at once")
