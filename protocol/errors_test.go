@@ -1,0 +1,74 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// all sentinels, so that a code is known not to match any other.
+var all = []error{
+	ErrClosed, ErrNotStarted, ErrInvalidConfig, ErrNoRoute, ErrNoPermission, ErrNotMaster, ErrBrokerBusy, ErrTimeout,
+	ErrUnreachable, ErrUnknownOutcome, ErrIllegalMessage, ErrIllegalName, ErrMessageTooLarge, ErrFlushDiskTimeout,
+	ErrFlushSlaveTimeout, ErrSlaveNotAvailable, ErrOffsetOutOfRange, ErrNotFound, ErrFenced, ErrDiskFull,
+	ErrHandlersRunning, ErrDuplicateClient, ErrNotSupported,
+}
+
+func TestEveryCodeMatchesItsSentinelAndNoOther(t *testing.T) {
+	for _, c := range []struct {
+		code   Code
+		remark string
+		want   error
+	}{
+		{SystemError, "x", nil},
+		{SystemBusy, "x", ErrBrokerBusy},
+		{RequestCodeNotSupported, "x", ErrNotSupported},
+		{FlushDiskTimeout, "x", ErrFlushDiskTimeout},
+		{SlaveNotAvailable, "x", ErrSlaveNotAvailable},
+		{SlaveNotAvailable, RemarkRole + " x", ErrNotMaster},
+		{FlushSlaveTimeout, "x", ErrFlushSlaveTimeout},
+		{MessageIllegal, "x", ErrIllegalMessage},
+		{MessageIllegal, RemarkBodyTooBig + " x", ErrMessageTooLarge},
+		{ServiceNotAvailable, "x", ErrNotMaster},
+		{ServiceNotAvailable, RemarkDiskFull + " x", ErrDiskFull},
+		{ServiceNotAvailable, RemarkFenced + " x", ErrFenced},
+		{NoPermission, "x", ErrNoPermission},
+		{TopicNotExist, "x", ErrNoRoute},
+		{PullOffsetMoved, "x", ErrOffsetOutOfRange},
+		{QueryNotFound, "x", ErrNotFound},
+		{SubscriptionGroupNotExist, "x", ErrNotFound},
+		{InvalidParameter, "x", ErrIllegalMessage},
+		{InvalidParameter, RemarkBadName + " x", ErrIllegalName},
+		{IllegalOperation, "x", ErrIllegalMessage},
+		{9999, "x", nil},
+	} {
+		err := fmt.Errorf("wrapped: %w", &Error{Code: c.code, Remark: c.remark, Broker: "broker-a"})
+		for _, s := range all {
+			assert.Equal(t, s == c.want, errors.Is(err, s), "%d %q is %v", c.code, c.remark, s)
+		}
+		assert.ErrorIs(t, err, &Error{Code: c.code})
+		assert.NotErrorIs(t, err, &Error{Code: c.code + 1})
+	}
+}
+
+func TestErrorsThatAreNoAnswerGetACode(t *testing.T) {
+	cause := errors.New("disk on fire")
+	assert.Equal(t, &Error{Code: SystemError, Remark: "disk on fire"}, AsError(cause))
+	e := Errorf(NoPermission, "topic %s", "T")
+	assert.Same(t, e, AsError(fmt.Errorf("wrapped: %w", e)))
+	assert.Equal(t, "topic T (code 16)", e.Error())
+	e.Broker = "broker-a"
+	assert.Equal(t, "broker-a: topic T (code 16)", e.Error())
+}
+
+func TestRequestNames(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, r := range requestNames {
+		assert.Equal(t, r.name, RequestName(r.code))
+		assert.False(t, seen[r.name], r.name)
+		seen[r.name] = true
+	}
+	assert.Equal(t, "code 999", RequestName(999))
+}
