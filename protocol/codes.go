@@ -1,7 +1,5 @@
 package protocol
 
-import "strconv"
-
 // Code is a RocketMQ request or response code. Request and response codes are
 // two separate spaces that share this type, as on the wire.
 // Java: RequestCode, ResponseCode.
@@ -53,38 +51,3 @@ const (
 	InvalidParameter          Code = 29
 	IllegalOperation          Code = 604
 )
-
-var requestNames = [...]struct {
-	code Code
-	name string
-}{
-	{CodeSendMessage, "SendMessage"},
-	{CodePullMessage, "PullMessage"},
-	{CodeQueryConsumerOffset, "QueryConsumerOffset"},
-	{CodeUpdateConsumerOffset, "UpdateConsumerOffset"},
-	{CodeCreateTopic, "CreateTopic"},
-	{CodeGetMaxOffset, "GetMaxOffset"},
-	{CodeGetMinOffset, "GetMinOffset"},
-	{CodeHeartbeat, "Heartbeat"},
-	{CodeUnregisterClient, "UnregisterClient"},
-	{CodeGetConsumerList, "GetConsumerList"},
-	{CodeNotifyConsumerIDsChanged, "NotifyConsumerIDsChanged"},
-	{CodeRegisterBroker, "RegisterBroker"},
-	{CodeUnregisterBroker, "UnregisterBroker"},
-	{CodeGetRoute, "GetRoute"},
-	{CodeGetClusterInfo, "GetClusterInfo"},
-	{CodeGetAllTopics, "GetAllTopics"},
-	{CodeQueryDataVersion, "QueryDataVersion"},
-	{CodeBrokerHeartbeat, "BrokerHeartbeat"},
-}
-
-// RequestName names a request code for logs and errors, "code 999" when it is
-// not one of ours.
-func RequestName(c Code) string {
-	for _, r := range requestNames {
-		if r.code == c {
-			return r.name
-		}
-	}
-	return "code " + strconv.Itoa(int(c))
-}

@@ -62,13 +62,3 @@ func TestErrorsThatAreNoAnswerGetACode(t *testing.T) {
 	e.Broker = "broker-a"
 	assert.Equal(t, "broker-a: topic T (code 16)", e.Error())
 }
-
-func TestRequestNames(t *testing.T) {
-	seen := make(map[string]bool)
-	for _, r := range requestNames {
-		assert.Equal(t, r.name, RequestName(r.code))
-		assert.False(t, seen[r.name], r.name)
-		seen[r.name] = true
-	}
-	assert.Equal(t, "code 999", RequestName(999))
-}
