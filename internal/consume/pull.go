@@ -12,29 +12,23 @@ import (
 
 // startPull starts the pull loop of a queue that was just taken.
 func (r *run) startPull(h *heldQueue) {
-	h.ctx, h.stop = context.WithCancel(r.ctx)
-	h.stopped = make(chan struct{})
-	r.spawn(func() { r.work(h) })
+	ctx, cancel := context.WithCancel(r.ctx)
+	h.stop, h.stopped = cancel, make(chan struct{})
+	r.spawn(func() {
+		defer close(h.stopped)
+		defer cancel()
+		r.pullLoop(ctx, h)
+	})
 }
 
-// handedOver, returned instead of a wait, says that another goroutine drives
-// the pull loop from here on.
-const handedOver time.Duration = -1
-
-// pullLoop pulls one queue until its ctx ends: the queue is dropped or the run
-// halts. It is true when it was handed over to an idle worker: the caller has
-// messages to deliver. Java: DefaultMQPushConsumerImpl.pullMessage.
-func (r *run) pullLoop(h *heldQueue) (handed bool) {
-	for r.awaitRoom(h.ctx, h) {
-		switch wait := r.pull(h.ctx, h); {
-		case wait == handedOver:
-			return true
-		case wait > 0 && !pause(h.ctx, wait):
+// pullLoop pulls one queue until ctx ends: the queue is dropped or the run
+// halts. Java: DefaultMQPushConsumerImpl.pullMessage.
+func (r *run) pullLoop(ctx context.Context, h *heldQueue) {
+	for r.awaitRoom(ctx, h) {
+		if wait := r.pull(ctx, h); wait > 0 && !pause(ctx, wait) {
+			return
 		}
 	}
-	h.stop()
-	close(h.stopped)
-	return false
 }
 
 // awaitRoom waits until flow control allows a pull; false when ctx ended.
@@ -168,35 +162,16 @@ func (r *run) pulled(ctx context.Context, h *heldQueue, resp *protocol.PullMessa
 	r.cached += h.pq.bytes - before
 	r.counters.Received += int64(n)
 	moved := h.pq.end > offset
-	handed := n > 0 && r.handOverLocked(h)
-	r.mu.Unlock()
-	if handed {
-		return handedOver
+	if n > 0 {
+		r.readyLocked(h)
 	}
+	r.mu.Unlock()
 	if !moved && held < r.cfg.PullSuspend/2 {
 		// Neither held nor moved on, as by a slave that has not come this far:
 		// asking again at once would spin.
 		return r.cfg.PullErrorDelay
 	}
 	return 0
-}
-
-// handOverLocked notes that h, whose pull loop the caller drives, has ready
-// messages. If a worker is idle it wakes up to go on with the pull loop, and
-// the caller takes its place: the one who has the messages in hand delivers
-// them, without waiting for another goroutine to run.
-func (r *run) handOverLocked(h *heldQueue) bool {
-	if !h.listed {
-		r.ready.push(h)
-	}
-	if r.idle == 0 || r.halted {
-		r.wakeLocked()
-		return false
-	}
-	r.duties = append(r.duties, h)
-	r.idle-- // spoken for: one idle worker for each pull loop handed over
-	r.idlers.Signal()
-	return true
 }
 
 // accept parses what a pull brought, applies the exact tag filter (the broker

@@ -16,11 +16,9 @@ import (
 // run is one life of an engine, from a Start to the end.
 //
 // Its goroutines are the rebalance loop, the commit loop, the redelivery loop,
-// one per queue held that drives its pull loop, and Concurrency workers; these
-// two kinds change places all the time. The loops end with ctx, which halt
-// cancels; the pull loop of a dropped queue ends with the queue, and with it the
-// goroutine that drives it; a worker ends after halt, when its handler has
-// returned.
+// one pull loop per queue held, and the workers. The loops end with ctx, which
+// halt cancels; the pull loop of a dropped queue ends with the queue; a worker
+// ends after halt, when its handler has returned.
 type run struct {
 	cfg     *Config
 	log     *slog.Logger
@@ -36,7 +34,7 @@ type run struct {
 	poke   chan struct{} // one slot: reasons is not empty
 	sooner chan struct{} // one slot: the redelivery loop has to look at its heap
 	quiet  chan struct{} // closed when no goroutine of the run is left
-	idlers *sync.Cond    // on mu: workers wait for ready messages, a pull loop to drive, or halt
+	work   *sync.Cond    // on mu: workers wait for ready messages, or for halt
 
 	// Only the goroutine that rebalances uses these: Start's, then the loop's.
 	first   map[string]map[message.Queue]bool // the queues of each topic for which From counts
@@ -53,8 +51,7 @@ type run struct {
 	leaving    map[*heldQueue]bool          // dropped, last offset not committed yet
 	draining   map[message.Queue]*heldQueue // dropped, handlers still run
 	ready      readyList                    // held queues with ready messages
-	duties     []*heldQueue                 // queues whose pull loop waits for a worker to drive it
-	idle       int                          // workers that wait and have not been signalled
+	idle       int                          // workers that wait
 	waking     bool                         // a worker was woken and has not looked yet
 	full       map[*heldQueue]bool          // pull loops that wait until MaxCachedTotal is met
 	cached     int64                        // bytes of all process queues
@@ -67,9 +64,7 @@ type heldQueue struct {
 	queue  message.Queue
 	filter filter.Tags
 
-	// Of the pull loop; set when it is started. ctx is here because the loop
-	// passes from goroutine to goroutine.
-	ctx     context.Context
+	// Of the pull loop; set when it is started.
 	stop    context.CancelFunc
 	stopped chan struct{}
 	failing bool // the last pull failed: only the first of a series is a warning
@@ -107,7 +102,7 @@ func newRun(cfg *Config, base context.Context, now time.Time) *run {
 
 		goroutines: 1, // Start's own, until activate is done
 	}
-	r.idlers = sync.NewCond(&r.mu)
+	r.work = sync.NewCond(&r.mu)
 	r.ctx, r.cancel = context.WithCancel(base)
 	r.handlerCtx, r.cancelHandlers = context.WithCancelCause(base)
 	return r
@@ -127,7 +122,7 @@ func (r *run) activate(joined outcome) {
 		r.report(topic, nil, starting)
 	}
 	for range r.cfg.Concurrency {
-		r.spawn(func() { r.work(nil) })
+		r.spawn(r.consume)
 	}
 	r.spawn(r.redeliver)
 	r.spawn(r.commitLoop)
@@ -164,7 +159,7 @@ func (r *run) halt() {
 	r.mu.Lock()
 	r.halted = true
 	none := r.goroutines == 0
-	r.idlers.Broadcast()
+	r.work.Broadcast()
 	r.mu.Unlock()
 	r.cancel()
 	if none {

@@ -58,8 +58,7 @@ func (r *run) readyLocked(h *heldQueue) {
 func (r *run) wakeLocked() {
 	if r.idle > 0 && !r.waking && r.ready.first != nil {
 		r.waking = true
-		r.idle--
-		r.idlers.Signal()
+		r.work.Signal()
 	}
 }
 
@@ -76,23 +75,12 @@ type worker struct {
 	poke bool         // the rebalance loop has to take a drained queue
 }
 
-// work is the life of one goroutine: it drives the pull loop of h, if there is
-// one, or delivers messages, and changes from one to the other. It ends after
-// halt, or with a pull loop.
-func (r *run) work(h *heldQueue) {
+// consume is the loop of one worker. It ends after halt.
+func (r *run) consume() {
 	w := worker{r: r}
 	defer w.exit()
-	for {
-		if h != nil && !r.pullLoop(h) {
-			return
-		}
-		var ok bool
-		if h, ok = w.next(); !ok {
-			return
-		}
-		if h == nil {
-			w.deliver()
-		}
+	for w.next() {
+		w.deliver()
 	}
 }
 
@@ -100,14 +88,13 @@ func (r *run) work(h *heldQueue) {
 func (w *worker) exit() {
 	if w.inHandler {
 		w.fail(errGoexit)
-		w.r.spawn(func() { w.r.work(nil) })
+		w.r.spawn(w.r.consume)
 	}
 }
 
-// next acknowledges what was claimed before and claims the next messages, or
-// returns a queue whose pull loop the worker is to drive. It is false when the
-// run has halted. One lock for all: this is the hot path.
-func (w *worker) next() (duty *heldQueue, ok bool) {
+// next acknowledges what was claimed before and claims the next messages; false
+// when the run has halted. One lock for both: this is the hot path.
+func (w *worker) next() bool {
 	r := w.r
 	r.mu.Lock()
 	if len(w.claimed) > 0 {
@@ -120,16 +107,10 @@ func (w *worker) next() (duty *heldQueue, ok bool) {
 		w.releaseLocked()
 	}
 	for {
-		if n := len(r.duties); n > 0 { // also after halt: a pull loop ends in order
-			duty, r.duties = r.duties[n-1], r.duties[:n-1]
-			r.mu.Unlock()
-			w.wakeLoops()
-			return duty, true
-		}
 		if r.halted {
 			r.mu.Unlock()
 			w.wakeLoops()
-			return nil, false
+			return false
 		}
 		if h := r.ready.pop(); h != nil {
 			w.claimed = h.pq.take(w.claimed[:0], r.cfg.BatchSize)
@@ -145,7 +126,7 @@ func (w *worker) next() (duty *heldQueue, ok bool) {
 			r.wakeLocked()
 			r.mu.Unlock()
 			w.wakeLoops()
-			return nil, true
+			return true
 		}
 		if len(w.wake) > 0 || w.poke {
 			r.mu.Unlock()
@@ -154,7 +135,8 @@ func (w *worker) next() (duty *heldQueue, ok bool) {
 			continue
 		}
 		r.idle++
-		r.idlers.Wait() // whoever wakes a worker takes it out of idle
+		r.work.Wait()
+		r.idle--
 		r.waking = false
 	}
 }

@@ -359,36 +359,3 @@ func commitModel(t *testing.T, seed uint64) {
 	}
 	require.NotZero(t, handlers.Load())
 }
-
-// Pull loops and workers change places, but never more handlers run than
-// Concurrency allows, and pulling goes on while all of them are busy.
-func TestHandlersNeverExceedConcurrencyWhilePullLoopsChangeHands(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a")
-		w.topic(testTopic, "a", 8)
-		var running, most, handled atomic.Int64
-		e, _ := w.member("c1", nil, func(c *Config) {
-			c.Concurrency = 3
-			c.Handler = func(_ context.Context, msgs []*message.Ext) error {
-				n := running.Add(1)
-				for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
-				}
-				time.Sleep(10 * time.Millisecond)
-				running.Add(-1)
-				handled.Add(int64(len(msgs)))
-				return nil
-			}
-		})
-		start(t, e)
-		for i := range 200 {
-			w.send(queueOf("a", i%8), fmt.Sprint(i))
-			if i%7 == 0 {
-				time.Sleep(3 * time.Millisecond)
-			}
-		}
-		time.Sleep(time.Minute)
-		assert.Equal(t, int64(200), handled.Load())
-		assert.Equal(t, int64(3), most.Load())
-		require.NoError(t, e.Close())
-	})
-}
