@@ -65,7 +65,9 @@ func (a *Admin) Start(ctx context.Context) error {
 }
 
 // Close ends the sessions.
-func (a *Admin) Close() error { return a.life.close(func() error { return a.client.Close() }) }
+func (a *Admin) Close() error {
+	return a.life.close(func() error { return a.client.Close() }, func() error { return nil })
+}
 
 // TopicConfig describes a topic for CreateTopic.
 type TopicConfig struct {
@@ -205,6 +207,7 @@ func (a *Admin) Route(ctx context.Context, topic string) (*TopicRoute, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
 	r, _, err := a.client.Refresh(ctx, topic)
+	a.client.Unwatch(topic) // asked once, not kept
 	if err != nil {
 		return nil, err
 	}

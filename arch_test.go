@@ -191,7 +191,6 @@ var allowedVars = map[string]map[string]string{
 		"FromLastOffset":  "a value of an opaque type, part of the API",
 		"FromFirstOffset": "a value of an opaque type, part of the API",
 	},
-	"protocol/codes.go":      {"requestNames": "a table, written nowhere"},
 	"rebalance/averagely.go": {"Averagely": "a strategy without fields, part of the API"},
 	"store/envelope.go":      {"castagnoli": "the table of a polynomial, written nowhere"},
 }

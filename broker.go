@@ -209,6 +209,10 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	}()
 	r := &brokerRun{Broker: b, groups: groups.New(), waiters: longpoll.New(), events: b.wire.events}
 	r.puts.start, r.gets.start = time.Now(), time.Now()
+	if !b.wire.shared {
+		r.events = newEmitter(b.cfg.OnEvent)
+		u.add(func() { _ = r.events.close() })
+	}
 
 	if r.store, err = store.Open(store.Config{
 		Dir: b.cfg.Dir, Cluster: b.cfg.Cluster, Broker: b.cfg.Name, ID: masterID,
@@ -223,7 +227,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	u.add(func() { _ = r.store.Kill() }) // a start that failed leaves the folder as it found it
+	u.add(func() { _ = r.store.Kill() }) // a start that failed says nothing more to the folder
 
 	config := func(name string) string { return filepath.Join(b.cfg.Dir, "config", name) }
 	if r.topics, err = topics.Open(time.Now(), topics.Options{
@@ -246,11 +250,6 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	if n := r.offsets.Clamp(r.store.MaxOffset); n > 0 {
 		b.log.Warn("committed offsets lay beyond their queues and were lowered", "offsets", n)
 	}
-	if !b.wire.shared {
-		r.events = newEmitter(b.cfg.OnEvent)
-		u.add(func() { _ = r.events.close() })
-	}
-
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	u.add(func() { r.cancel(); r.loops.Wait() })
 	if r.listener, err = b.cfg.Transport.ListenBroker(ctx, protocol.Listen{Node: b.node, Addr: b.cfg.Addr}, r); err != nil {
@@ -261,10 +260,9 @@ func (b *Broker) open(ctx context.Context) (err error) {
 		return fmt.Errorf("transport listens on %q: %w", r.listener.Addr(), err)
 	}
 	r.uniqKeys = message.NewUniqKeys(r.addr.Addr(), uint16(os.Getpid()), rand.Uint32())
-	r.serving.Store(true)
-
 	r.reg = newRegistrar(r)
 	u.add(r.reg.close)
+	r.serving.Store(true)
 	if rerr := r.reg.register(ctx, registerTimeout); rerr != nil {
 		if err = ctx.Err(); err != nil {
 			return err
@@ -284,8 +282,8 @@ func (b *Broker) open(ctx context.Context) (err error) {
 func (b *Broker) Shutdown(ctx context.Context) error {
 	if b.life.use() == nil {
 		r := b.run.Load()
-		r.reg.unregister(ctx)
 		r.draining.Store(true)
+		r.reg.unregister(ctx)
 		r.sends.wait(ctx)
 	}
 	return b.Close()
@@ -320,7 +318,7 @@ func (b *Broker) stop(closeStore func(*store.Store) error, persist bool) error {
 		}
 		b.log.Info("broker closed")
 		return errors.Join(errs...)
-	})
+	}, func() error { return b.run.Load().events.close() })
 }
 
 // Name returns the name of the broker's group.
@@ -448,11 +446,13 @@ type brokerSession struct {
 	id    uint64
 	peer  protocol.Session
 	found atomic.Int64 // when a pull last found messages; Unix ns
+	open  openSession
 }
 
 // Close ends the session: its client leaves its groups at once.
 func (s *brokerSession) Close() error {
 	s.conns.Add(-1)
+	s.open.end()
 	s.membersChanged(s.groups.ConnClosed(s.id))
 	return nil
 }
@@ -479,45 +479,6 @@ func serveBroker[Q, R any](ctx context.Context, s *brokerSession, code Code, top
 // later runs f in the background; Close joins it. Only handlers call it, and
 // those have all returned before the loops are waited for.
 func (r *brokerRun) later(f func(context.Context)) { r.loops.Go(func() { f(r.ctx) }) }
-
-// inflight counts sends being served.
-type inflight struct {
-	n    atomic.Int64
-	mu   sync.Mutex    // guards idle
-	idle chan struct{} // made by wait, closed by the request that ends last
-}
-
-func (f *inflight) enter() { f.n.Add(1) }
-
-func (f *inflight) leave() {
-	if f.n.Add(-1) != 0 {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.idle != nil && f.n.Load() == 0 {
-		close(f.idle)
-		f.idle = nil
-	}
-}
-
-// wait returns when nothing is in flight, or when ctx ends.
-func (f *inflight) wait(ctx context.Context) {
-	f.mu.Lock()
-	if f.n.Load() == 0 {
-		f.mu.Unlock()
-		return
-	}
-	if f.idle == nil {
-		f.idle = make(chan struct{})
-	}
-	idle := f.idle
-	f.mu.Unlock()
-	select {
-	case <-idle:
-	case <-ctx.Done():
-	}
-}
 
 // rate turns a count into messages a second between two readings.
 type rate struct {

@@ -37,7 +37,11 @@ func (s *brokerSession) heartbeat(_ context.Context, q *protocol.HeartbeatReques
 			}
 		}
 	}
-	s.membersChanged(s.groups.Heartbeat(time.Now(), s.id, s.peer.Peer, s.peer.Remote, q))
+	var changes []groups.Change
+	if err := s.open.register(func() { changes = s.groups.Heartbeat(time.Now(), s.id, s.peer.Peer, s.peer.Remote, q) }); err != nil {
+		return nil, err
+	}
+	s.membersChanged(changes)
 	return &protocol.HeartbeatResponse{}, nil
 }
 
@@ -98,6 +102,12 @@ func (s *brokerSession) UpdateConsumerOffset(ctx context.Context, q *protocol.Up
 			return nil, err
 		}
 		topic, ok := s.topics.Get(q.Topic)
+		if !ok && message.ValidateTopic(q.Topic) != nil {
+			return nil, noTopic(q.Topic)
+		}
+		if _, ok := s.offsets.Query(q.Group, q.Topic, q.QueueID); !ok && !s.groups.Known(q.Group) && len(s.offsets.Group(q.Group)) == 0 {
+			return nil, protocol.Errorf(protocol.SubscriptionGroupNotExist, "group %s is unknown at %s: it has neither members nor offsets", q.Group, s.cfg.Name)
+		}
 		if !ok {
 			return nil, noTopic(q.Topic)
 		}

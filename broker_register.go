@@ -26,8 +26,9 @@ const (
 type registrar struct {
 	r *brokerRun
 
-	turn  chan struct{} // 1 slot: registrations go out one after the other, so a newer table is never overtaken
-	links []*nameServerLink
+	turn   chan struct{} // 1 slot: registrations go out one after the other, so a newer table is never overtaken
+	links  []*nameServerLink
+	closed bool // no sessions are opened any more; guarded by turn
 }
 
 // nameServerLink is guarded by registrar.turn.
@@ -80,6 +81,9 @@ func (g *registrar) register(ctx context.Context, timeout time.Duration) error {
 		return err
 	}
 	defer g.unlock()
+	if g.r.draining.Load() {
+		return nil // it has said goodbye
+	}
 	return g.each(ctx, g.links, timeout, g.registerAt)
 }
 
@@ -134,6 +138,9 @@ func (g *registrar) each(ctx context.Context, links []*nameServerLink, timeout t
 func (g *registrar) call(ctx context.Context, l *nameServerLink, f func(context.Context, *nameServerLink) error) error {
 	for {
 		fresh := l.conn == nil
+		if fresh && g.closed {
+			return fmt.Errorf("%s: %w", g.r.life.what, ErrClosed)
+		}
 		if fresh {
 			if now := time.Now(); now.Before(l.notBefore) {
 				return fmt.Errorf("not tried again before %s: %w", l.notBefore.Format(time.TimeOnly), ErrUnreachable)
@@ -169,8 +176,9 @@ func (l *nameServerLink) failed(now time.Time) {
 
 // close ends the sessions. A name server then drops the broker at once.
 func (g *registrar) close() {
-	g.turn <- struct{}{} // the loops have ended, and handlers too: nobody holds it for long
+	g.turn <- struct{}{} // a registration that runs is bounded by registerTimeout
 	defer g.unlock()
+	g.closed = true
 	for _, l := range g.links {
 		if l.conn != nil {
 			_ = l.conn.Close() // nothing to do about a session that ends badly

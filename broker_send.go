@@ -25,7 +25,7 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 	if s.draining.Load() {
 		return nil, protocol.Errorf(protocol.ServiceNotAvailable, "%s is shutting down", s.cfg.Name)
 	}
-	topic, err := s.sendTopic(ctx, q)
+	topic, err := s.sendTopic(q)
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +40,9 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 	}
 	if topic.Perm&PermWrite == 0 {
 		return nil, protocol.Errorf(protocol.NoPermission, "topic %s is not writable on %s", q.Topic, s.cfg.Name)
+	}
+	if !q.Batch && q.SysFlag&message.FlagTransactionMask != 0 {
+		return nil, protocol.Errorf(protocol.RequestCodeNotSupported, "transactional messages (sysFlag %#x) are not supported", q.SysFlag)
 	}
 	if len(q.Body) == 0 {
 		return nil, protocol.Errorf(protocol.MessageIllegal, "the body is empty")
@@ -92,7 +95,7 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 const defaultRegion = "DefaultRegion"
 
 // sendTopic returns the topic of a send, made after its template if need be.
-func (s *brokerSession) sendTopic(ctx context.Context, q *protocol.SendMessageRequest) (protocol.TopicConfig, error) {
+func (s *brokerSession) sendTopic(q *protocol.SendMessageRequest) (protocol.TopicConfig, error) {
 	if topic, ok := s.topics.Get(q.Topic); ok {
 		if message.IsNotSendable(q.Topic) {
 			return topic, protocol.Errorf(protocol.NoPermission, "topic %s is reserved, it takes no messages from producers", q.Topic)
@@ -113,7 +116,8 @@ func (s *brokerSession) sendTopic(ctx context.Context, q *protocol.SendMessageRe
 			return topic, err
 		}
 		s.log.Info("topic created by a send", "topic", q.Topic, "queues", topic.WriteQueues)
-		if err := s.reg.register(ctx, registerTimeout); err != nil {
+		// Not with ctx: whoever came first may give up, the others still wait.
+		if err := s.reg.register(s.ctx, registerTimeout); err != nil {
 			s.log.Warn("new topic not registered everywhere", "topic", q.Topic, "err", err)
 		}
 		return topic, nil
@@ -179,6 +183,11 @@ func (s *brokerSession) addBatch(b *store.Batch, rec *message.Record, q *protoco
 		// keeps nothing, and the request does not change meanwhile.
 		text := unsafe.String(unsafe.SliceData(item.Properties), len(item.Properties))
 		rec.Flag, rec.Body, rec.Properties = item.Flag, item.Body, text
+		for name, value := range message.Properties(text) {
+			if err := unsupported(name, value); err != nil {
+				return err
+			}
+		}
 		if rec.Properties != "" && !strings.HasSuffix(rec.Properties, "\x02") {
 			rec.Properties += "\x02"
 		}

@@ -443,9 +443,12 @@ func (c *Cluster) StartProducer(ctx context.Context, cfg ProducerConfig) (*Produ
 	if err != nil {
 		return nil, err
 	}
-	return p, c.startClient(ctx, p.Start, clusterClient{
+	if err := c.startClient(ctx, p.Start, clusterClient{
 		life: &p.life, close: p.Close, shutdown: p.Shutdown, addNameServer: func(a string) { p.client.AddNameServer(a) },
-	})
+	}); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // StartConsumer starts a consumer of this cluster; see StartProducer.
@@ -455,9 +458,12 @@ func (c *Cluster) StartConsumer(ctx context.Context, cfg ConsumerConfig) (*Consu
 	if err != nil {
 		return nil, err
 	}
-	return co, c.startClient(ctx, co.Start, clusterClient{
+	if err := c.startClient(ctx, co.Start, clusterClient{
 		life: &co.life, consumer: true, close: co.Close, shutdown: co.Shutdown, addNameServer: func(a string) { co.client.AddNameServer(a) },
-	})
+	}); err != nil {
+		return nil, err
+	}
+	return co, nil
 }
 
 func (c *Cluster) fillIn(servers *[]string, tr *Transport, t *Timings, l **slog.Logger) {
@@ -490,6 +496,9 @@ func (c *Cluster) startClient(ctx context.Context, start func(context.Context) e
 		c.clients = slices.DeleteFunc(c.clients, func(o clusterClient) bool { return o.life.state.Load() == lifeClosed })
 		c.clients = append(c.clients, cl)
 		c.mu.Unlock()
+		for _, addr := range c.NameServerAddrs() { // those added while it started
+			cl.addNameServer(addr)
+		}
 		return nil
 	}
 	c.mu.Unlock()
@@ -658,7 +667,11 @@ func (c *Cluster) Shutdown(ctx context.Context) error {
 			return cl.shutdown(ctx)
 		})
 	}
-	return errors.Join(drain(true), drain(false), c.Close())
+	err := errors.Join(drain(true), drain(false))
+	if cerr := c.Close(); err == nil {
+		err = cerr
+	}
+	return err
 }
 
 // Close closes the clients started through the cluster, then brokers, then
@@ -671,21 +684,28 @@ func (c *Cluster) Close() error {
 		c.turn <- struct{}{} // a change in progress was cancelled
 		defer func() { <-c.turn }()
 		return c.closeAll()
-	})
+	}, func() error { return errors.Join(c.closeClients(), c.wire.events.close()) })
+}
+
+// closeClients closes all clients at the same time; again, for those whose
+// handlers had not returned.
+func (c *Cluster) closeClients() error {
+	c.mu.Lock()
+	clients := slices.Clone(c.clients)
+	c.mu.Unlock()
+	return each(clients, func(cl clusterClient) error { return cl.close() })
 }
 
 func (c *Cluster) closeAll() error {
 	c.cancel()
-	c.mu.Lock()
-	clients := slices.Clone(c.clients)
-	c.mu.Unlock()
-	errs := []error{each(clients, func(cl clusterClient) error { return cl.close() })}
+	errs := []error{c.closeClients()}
 	if c.admin != nil {
 		errs = append(errs, c.admin.Close())
 	}
 	errs = append(errs, each(slices.Collect(c.Brokers()), func(b *Broker) error {
-		if b.life.use() != nil {
-			return nil // killed, or closed by its user
+		if b.life.use() != nil { // killed, or closed by its user: its own Close says how that went
+			_ = b.Close()
+			return nil
 		}
 		if c.throwaway {
 			return b.discard()

@@ -2,7 +2,9 @@ package pocketmq
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/pocketmq/pocketmq/filter"
@@ -50,7 +52,7 @@ type ConsumerConfig struct {
 	MaxCached      int   // messages waiting or being handled, per queue [1000] (pullThresholdForQueue)
 	MaxCachedBytes int64 // the same in bytes, per queue [100 MiB] (pullThresholdSizeForQueue)
 	MaxCachedTotal int64 // the same in bytes, per consumer [256 MiB]
-	MaxSpan        int64 // most offsets between a queue's oldest unfinished and newest message [2000] (consumeConcurrentlyMaxSpan)
+	MaxSpan        int64 // most offsets between a queue's oldest unfinished and newest message, failed ones that wait included [2000] (consumeConcurrentlyMaxSpan)
 
 	CloseTimeout time.Duration // Close waits this long for handlers [10 s]
 
@@ -75,7 +77,7 @@ type Consumer struct {
 	events *emitter // of the cluster that started it; nil otherwise
 
 	client  *client.Client
-	engine  *consume.Engine
+	engine  atomic.Pointer[consume.Engine] // nil before Start
 	codec   *message.Codec
 	release func()
 }
@@ -174,7 +176,7 @@ func (c *Consumer) Start(ctx context.Context) error {
 				})
 			},
 		})
-		c.engine = engine
+		c.engine.Store(engine)
 		c.client.Start()
 		u.add(func() { _ = c.client.Close() })
 		return engine.Start(ctx)
@@ -188,9 +190,16 @@ func (f peerFunc) NotifyConsumerIDsChanged(*protocol.NotifyConsumerIDsChangedReq
 
 // Shutdown stops pulling, lets the running handlers end until ctx does,
 // commits, and leaves the group. When ctx ends first it goes on as Close and
-// the error says what was left.
+// the error says what was left. A Close meanwhile turns it into a Close.
 func (c *Consumer) Shutdown(ctx context.Context) error {
-	return c.stop(func() error { return c.engine.Shutdown(ctx) })
+	var err error
+	if c.life.use() == nil {
+		err = c.engine.Load().Shutdown(ctx)
+	}
+	if cerr := c.Close(); err == nil {
+		err = cerr
+	}
+	return err
 }
 
 // Close cancels the handlers' context, waits at most CloseTimeout for them,
@@ -199,30 +208,15 @@ func (c *Consumer) Shutdown(ctx context.Context) error {
 // What a handler returns after its context was cancelled stays unfinished if
 // it is an error.
 func (c *Consumer) Close() error {
-	if c.life.state.Load() == lifeClosing {
-		_ = c.engine.Close() // turns a Shutdown under way into a Close; its result is below
-	}
-	return c.stop(func() error { return c.engine.Close() })
-}
-
-func (c *Consumer) stop(stop func() error) error {
-	first := false
-	err := c.life.close(func() error {
-		first = true
-		err := stop()
-		if cerr := c.client.Close(); err == nil {
-			err = cerr
-		}
+	return c.life.close(func() error {
+		err := c.engine.Load().Close()
+		err = errors.Join(err, c.client.Close())
 		c.release()
 		if err == nil {
 			c.codec.Close()
 		}
 		return err
-	})
-	if !first && err != nil {
-		return c.engine.Close() // nil once the handlers have returned
-	}
-	return err
+	}, func() error { return c.engine.Load().Close() })
 }
 
 // ClientID returns the consumer's client id, which is its node name too.
@@ -234,14 +228,15 @@ func (c *Consumer) Assignment() []MessageQueue {
 	if c.life.use() != nil {
 		return nil
 	}
-	return c.engine.Assignment()
+	return c.engine.Load().Assignment()
 }
 
 // Status returns a snapshot; the zero value before Start.
 func (c *Consumer) Status() ConsumerStatus {
-	if c.life.state.Load() < lifeRunning {
+	engine := c.engine.Load()
+	if engine == nil {
 		return ConsumerStatus{}
 	}
-	s := c.engine.Status()
-	return ConsumerStatus{Received: s.Received, Consumed: s.Consumed, Failed: s.Failed, Running: s.Running}
+	s := engine.Status()
+	return ConsumerStatus{Received: s.Received, Consumed: s.Consumed, Failed: s.Failed, Running: s.Running, Undecodable: s.Undecodable}
 }

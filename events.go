@@ -1,6 +1,7 @@
 package pocketmq
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -79,6 +80,7 @@ type emitter struct {
 	ch      chan queuedEvent
 	dropped atomic.Int64
 	stop    chan struct{}
+	once    sync.Once // closes stop
 	done    chan struct{}
 }
 
@@ -131,12 +133,13 @@ func (e *emitter) emit(node string, base func(EventBase) Event) {
 }
 
 // close delivers what is queued and joins the goroutine. Called from OnEvent
-// itself it gives up after closeTimeout with ErrHandlersRunning.
+// itself it gives up after closeTimeout with ErrHandlersRunning. It may be
+// called again.
 func (e *emitter) close() error {
 	if e == nil {
 		return nil
 	}
-	close(e.stop)
+	e.once.Do(func() { close(e.stop) })
 	return waitOr(e.done, closeTimeout)
 }
 

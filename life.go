@@ -2,6 +2,7 @@ package pocketmq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -95,16 +96,30 @@ func (l *life) start(ctx context.Context, f func(context.Context) error) error {
 }
 
 // close runs stop once, if anything runs. A second or concurrent call waits
-// for the first and returns its result; an early one returns nil.
-func (l *life) close(stop func() error) error {
+// for the first and returns its result; an early one returns nil. While that
+// result is ErrHandlersRunning, a later call runs left, which waits for the
+// user code again and returns nil once it has returned.
+func (l *life) close(stop, left func() error) error {
 	l.mu.Lock()
-	if l.finished != nil {
-		done := l.finished
+	if done := l.finished; done != nil {
 		l.mu.Unlock()
-		<-done
+		late := false
+		select {
+		case <-done:
+			late = true
+		default:
+			<-done
+		}
 		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.err
+		err := l.err
+		l.mu.Unlock()
+		if late && errors.Is(err, ErrHandlersRunning) {
+			err = left()
+			l.mu.Lock()
+			l.err = err
+			l.mu.Unlock()
+		}
+		return err
 	}
 	done := make(chan struct{})
 	l.finished = done

@@ -89,14 +89,17 @@ func (s *NameServer) Start(ctx context.Context) error { return s.life.start(ctx,
 
 func (s *NameServer) open(ctx context.Context) error {
 	r := &nameServerRun{NameServer: s, table: routetable.New(), events: s.wire.events}
-	l, err := s.cfg.Transport.ListenNameServer(ctx, protocol.Listen{Node: s.cfg.Name, Addr: s.cfg.Addr}, r)
-	if err != nil {
-		return err
-	}
-	r.listener = l
 	if !s.wire.shared {
 		r.events = newEmitter(s.cfg.OnEvent)
 	}
+	l, err := s.cfg.Transport.ListenNameServer(ctx, protocol.Listen{Node: s.cfg.Name, Addr: s.cfg.Addr}, r)
+	if err != nil {
+		if !s.wire.shared {
+			_ = r.events.close() // the error that stopped the start says more
+		}
+		return err
+	}
+	r.listener = l
 	loopCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r.cancel = cancel
 	s.run.Store(r)
@@ -118,7 +121,7 @@ func (s *NameServer) Close() error {
 		}
 		s.log.Info("name server closed")
 		return err
-	})
+	}, func() error { return s.run.Load().events.close() })
 }
 
 // Name returns the node name.
@@ -193,6 +196,32 @@ type nameServerSession struct {
 	*nameServerRun
 	conn uint64
 	peer protocol.Session
+	open openSession
+}
+
+// openSession keeps what a session registers and its end apart: what comes
+// after the end must not be registered any more, nobody would take it out.
+type openSession struct {
+	mu    sync.Mutex // guards ended; held while something is registered
+	ended bool
+}
+
+// register runs f unless the session has ended.
+func (o *openSession) register(f func()) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return protocol.Errorf(protocol.SystemError, "the session has ended")
+	}
+	f()
+	return nil
+}
+
+// end lets nothing be registered any more.
+func (o *openSession) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
 }
 
 func serveNS[Q, R any](ctx context.Context, s *nameServerSession, code Code, topic string, q *Q, serve func(context.Context, *Q) (*R, error)) (*R, error) {
@@ -207,7 +236,12 @@ func (s *nameServerSession) RegisterBroker(ctx context.Context, q *protocol.Regi
 		if _, err := netip.ParseAddrPort(q.Addr); err != nil {
 			return nil, protocol.Errorf(protocol.SystemError, "broker %s registers with address %q, which is no host:port with an IP literal", q.BrokerName, q.Addr)
 		}
-		resp, change, err := s.table.Register(time.Now(), s.conn, q)
+		var resp *protocol.RegisterBrokerResponse
+		var change routetable.Change
+		var err error
+		if ended := s.open.register(func() { resp, change, err = s.table.Register(time.Now(), s.conn, q) }); ended != nil {
+			return nil, ended
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -274,6 +308,7 @@ func (s *nameServerSession) GetAllTopics(ctx context.Context, q *protocol.GetAll
 // Close ends the session: a broker that registered through it is dropped at
 // once. Java: BrokerHousekeepingService.
 func (s *nameServerSession) Close() error {
+	s.open.end()
 	if !s.stopping.Load() {
 		s.expired(s.table.ConnClosed(s.conn), "connection closed")
 	}

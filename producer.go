@@ -64,11 +64,12 @@ type Producer struct {
 	codec   *message.Codec
 	release func() // of the claimed client id
 
-	cursors sync.Map        // topic -> *fault.Counter
-	slots   chan struct{}   // one per asynchronous send
-	ctx     context.Context // of asynchronous sends and of Close
-	cancel  context.CancelFunc
-	async   asyncSends
+	cursors  sync.Map        // topic -> *fault.Counter
+	slots    chan struct{}   // one per asynchronous send
+	ctx      context.Context // of asynchronous sends and of Close
+	cancel   context.CancelFunc
+	sends    inflight    // sends, and asynchronous ones until their callback has returned
+	draining atomic.Bool // Shutdown: new sends are refused
 
 	sent, failed, retried, inFlight atomic.Int64
 }
@@ -144,28 +145,45 @@ func (p *Producer) Start(ctx context.Context) error {
 }
 
 // Shutdown lets the sends in flight end, until ctx ends, then closes. New
-// sends are refused at once.
+// sends are refused at once. A Close meanwhile ends it.
 func (p *Producer) Shutdown(ctx context.Context) error {
-	return p.life.close(func() error {
-		p.async.wait(ctx)
-		p.client.Unregister(ctx, p.cfg.Group, "")
-		return p.stop()
-	})
+	if p.life.use() == nil {
+		p.draining.Store(true)
+		select {
+		case <-p.sends.idle():
+			p.client.Unregister(ctx, p.cfg.Group, "")
+		case <-ctx.Done():
+		case <-p.ctx.Done():
+		}
+	}
+	return p.Close()
 }
 
 // Close ends the sends in flight with ErrClosed or ErrUnknownOutcome and
-// returns when nothing runs any more. Callbacks that have not returned after
-// 10 s are left running: ErrHandlersRunning.
-func (p *Producer) Close() error { return p.life.close(p.stop) }
+// returns when nothing runs any more. It waits at most 10 s for callbacks: then
+// it returns ErrHandlersRunning, and a later Close nil once they have returned.
+func (p *Producer) Close() error {
+	callbacks := func() error { return waitOr(p.sends.idle(), closeTimeout) }
+	return p.life.close(func() error {
+		p.cancel()
+		err := errors.Join(p.client.Close(), callbacks())
+		p.release()
+		if err == nil {
+			p.codec.Close()
+		}
+		return err
+	}, callbacks)
+}
 
-func (p *Producer) stop() error {
-	p.cancel()
-	err := p.client.Close()
-	running := p.async.done()
-	err = errors.Join(err, waitOr(running, closeTimeout))
-	p.release()
-	if err == nil {
-		p.codec.Close()
+// begin counts a send in, unless the producer does not take any.
+func (p *Producer) begin() error {
+	p.sends.enter()
+	err := p.life.use()
+	if err == nil && p.draining.Load() {
+		err = fmt.Errorf("%s: %w", p.life.what, ErrClosed)
+	}
+	if err != nil {
+		p.sends.leave()
 	}
 	return err
 }
@@ -217,48 +235,4 @@ func (p *Producer) cursor(topic string) *fault.Counter {
 	}
 	c, _ := p.cursors.LoadOrStore(topic, fault.NewCounter(int32(rand.Uint32())))
 	return c.(*fault.Counter)
-}
-
-// asyncSends counts asynchronous sends whose callback has not returned.
-type asyncSends struct {
-	mu   sync.Mutex // guards the rest
-	n    int
-	idle chan struct{} // closed when n is 0; nil when nobody waits
-}
-
-func (a *asyncSends) add() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.n++
-}
-
-func (a *asyncSends) remove() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.n--; a.n == 0 && a.idle != nil {
-		close(a.idle)
-		a.idle = nil
-	}
-}
-
-// done returns a channel that is closed once no send is left.
-func (a *asyncSends) done() <-chan struct{} {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.n == 0 {
-		c := make(chan struct{})
-		close(c)
-		return c
-	}
-	if a.idle == nil {
-		a.idle = make(chan struct{})
-	}
-	return a.idle
-}
-
-func (a *asyncSends) wait(ctx context.Context) {
-	select {
-	case <-a.done():
-	case <-ctx.Done():
-	}
 }

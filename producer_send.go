@@ -46,9 +46,10 @@ func (p *Producer) SendSelect(ctx context.Context, m *Message, s QueueSelector) 
 // SendBatch stores ms, all of one topic, in one queue without a gap, and in
 // their order. A broker that crashes meanwhile may keep a prefix of them.
 func (p *Producer) SendBatch(ctx context.Context, ms []*Message) (*SendResult, error) {
-	if err := p.life.use(); err != nil {
+	if err := p.begin(); err != nil {
 		return nil, err
 	}
+	defer p.sends.leave()
 	out, err := p.prepareBatch(ms)
 	if err != nil {
 		p.failed.Add(1)
@@ -60,9 +61,10 @@ func (p *Producer) SendBatch(ctx context.Context, ms []*Message) (*SendResult, e
 // SendOneway hands m to a broker and does not wait for an answer: whether it
 // is stored is not known, and nothing is retried.
 func (p *Producer) SendOneway(ctx context.Context, m *Message) error {
-	if err := p.life.use(); err != nil {
+	if err := p.begin(); err != nil {
 		return err
 	}
+	defer p.sends.leave()
 	out, err := p.prepare(m, choice{})
 	if err == nil {
 		out.req.Oneway = true
@@ -82,36 +84,16 @@ func (p *Producer) SendOneway(ctx context.Context, m *Message) error {
 // afterwards ctx bounds the send as it bounds Send. m may be reused when
 // SendAsync has returned. A panic of done is recovered and logged.
 func (p *Producer) SendAsync(ctx context.Context, m *Message, done func(*SendResult, error)) error {
-	if err := p.life.use(); err != nil {
+	if err := p.begin(); err != nil {
 		return err
 	}
-	if done == nil {
-		return fmt.Errorf("%w: SendAsync without a callback; use SendOneway", ErrIllegalMessage)
-	}
-	out, err := p.prepare(m, choice{})
+	out, err := p.reserve(ctx, m, done)
 	if err != nil {
-		p.failed.Add(1)
+		p.sends.leave()
 		return err
-	}
-	select {
-	case p.slots <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for one of %d asynchronous sends to end (ProducerConfig.MaxInFlight): %w", p.cfg.MaxInFlight, ctx.Err())
-	case <-p.ctx.Done():
-		return p.life.unusable()
-	}
-	p.async.add()
-	if p.ctx.Err() != nil { // Close may have counted already
-		p.async.remove()
-		<-p.slots
-		return p.life.unusable()
-	}
-	out.req.BornTime = time.Now() // SendTimeout does not count the wait for a slot
-	if out.req.SysFlag&message.FlagCompressed == 0 {
-		out.req.Body = slices.Clone(out.req.Body)
 	}
 	go func() {
-		defer p.async.remove()
+		defer p.sends.leave()
 		defer func() { <-p.slots }()
 		sendCtx, cancel := context.WithCancel(ctx)
 		stop := context.AfterFunc(p.ctx, cancel)
@@ -126,6 +108,34 @@ func (p *Producer) SendAsync(ctx context.Context, m *Message, done func(*SendRes
 		done(res, err)
 	}()
 	return nil
+}
+
+// reserve prepares an asynchronous send and takes one of MaxInFlight slots.
+func (p *Producer) reserve(ctx context.Context, m *Message, done func(*SendResult, error)) (*outgoing, error) {
+	if done == nil {
+		return nil, fmt.Errorf("%w: SendAsync without a callback; use SendOneway", ErrIllegalMessage)
+	}
+	out, err := p.prepare(m, choice{})
+	if err != nil {
+		p.failed.Add(1)
+		return nil, err
+	}
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for one of %d asynchronous sends to end (ProducerConfig.MaxInFlight): %w", p.cfg.MaxInFlight, ctx.Err())
+	case <-p.ctx.Done():
+		return nil, p.life.unusable()
+	}
+	if p.ctx.Err() != nil {
+		<-p.slots
+		return nil, p.life.unusable()
+	}
+	out.req.BornTime = time.Now() // SendTimeout does not count the wait for a slot
+	if out.req.SysFlag&message.FlagCompressed == 0 {
+		out.req.Body = slices.Clone(out.req.Body)
+	}
+	return out, nil
 }
 
 // choice is how the queue of a message is chosen; zero = round robin.
@@ -151,9 +161,10 @@ type outgoing struct {
 }
 
 func (p *Producer) send(ctx context.Context, m *Message, c choice) (*SendResult, error) {
-	if err := p.life.use(); err != nil {
+	if err := p.begin(); err != nil {
 		return nil, err
 	}
+	defer p.sends.leave()
 	out, err := p.prepare(m, c)
 	if err != nil {
 		p.failed.Add(1)
@@ -202,7 +213,8 @@ func (p *Producer) prepare(m *Message, c choice) (*outgoing, error) {
 	if len(out.req.Properties) > message.MaxPropertiesLength {
 		return nil, fmt.Errorf("%w: the properties take %d bytes, at most %d fit", ErrIllegalMessage, len(out.req.Properties), message.MaxPropertiesLength)
 	}
-	if p.cfg.CompressOver > 0 && len(m.Body) >= p.cfg.CompressOver {
+	// Consumers inflate up to a limit: a larger body goes as it is.
+	if p.cfg.CompressOver > 0 && len(m.Body) >= p.cfg.CompressOver && len(m.Body) <= message.DefaultInflateLimit {
 		body, flag, err := p.codec.Compress(nil, m.Body, p.cfg.Compression)
 		if err != nil {
 			return nil, fmt.Errorf("compress %d bytes: %w", len(m.Body), err)
@@ -346,9 +358,9 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 			}
 			chosen = true
 		}
-		now, try := start, &out.first
+		now, try := time.Now(), &out.first
 		if n > 0 {
-			now, try = time.Now(), new(deadlineCtx)
+			try = new(deadlineCtx)
 		}
 		limit := p.cfg.AttemptTimeout
 		if limit == 0 {

@@ -256,7 +256,9 @@ func TestST07_TornStateFilesFallBackToTheLastGoodOnes(t *testing.T) {
 				p := producer(t, c, pocketmq.ProducerConfig{})
 				conn := dial(t, c, "broker-a")
 				commit := func(group string, offset int64) {
-					_, err := conn.UpdateConsumerOffset(t.Context(), &protocol.UpdateConsumerOffsetRequest{Group: group, Topic: "T", Offset: offset})
+					_, err := conn.Heartbeat(t.Context(), &protocol.HeartbeatRequest{ClientID: group, Consumers: []protocol.ConsumerData{{Group: group}}})
+					require.NoError(t, err)
+					_, err = conn.UpdateConsumerOffset(t.Context(), &protocol.UpdateConsumerOffsetRequest{Group: group, Topic: "T", Offset: offset})
 					require.NoError(t, err)
 				}
 				committed := func(group string) int64 {

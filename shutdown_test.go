@@ -194,7 +194,7 @@ func TestCloseFromAHandlerDoesNotDeadlock(t *testing.T) {
 					check(t, c)
 					assert.NoError(t, c.Close())
 				} else {
-					assert.ErrorIs(t, c.Close(), pocketmq.ErrHandlersRunning, "a second Close returns the result of the first")
+					assert.NoError(t, c.Close(), "the handler has returned")
 				}
 			})
 		})
@@ -225,7 +225,7 @@ func TestCloseFromOnEventDoesNotDeadlock(t *testing.T) {
 		}
 		err = <-closed
 		assert.ErrorIs(t, err, pocketmq.ErrHandlersRunning, "OnEvent itself still runs")
-		assert.ErrorIs(t, c.Close(), pocketmq.ErrHandlersRunning)
+		assert.NoError(t, c.Close(), "OnEvent has returned")
 	})
 }
 

@@ -59,6 +59,9 @@ type ConsumerStatus struct {
 	Consumed int64 // messages whose handler returned nil
 	Failed   int64 // failed deliveries
 	Running  int   // handlers running now
+	// Undecodable counts stored messages that could not be decoded, or inflated
+	// to more than 16 MiB. They are logged as errors and passed over.
+	Undecodable int64
 }
 
 // ProducerStatus counts what a producer did since its Start. A batch counts

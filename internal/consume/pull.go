@@ -127,11 +127,11 @@ func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 		ExpressionType: protocol.ExpressionTag,
 		SubVersion:     r.version,
 	})
-	if ctx.Err() != nil {
-		return 0
-	}
 	if carries {
 		r.pullCarried(h, commit, err)
+	}
+	if ctx.Err() != nil {
+		return 0
 	}
 	if err != nil {
 		return r.pullRefused(ctx, h, addr, conn, err)
