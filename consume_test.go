@@ -216,6 +216,32 @@ func TestLargeAndCompressedMessages(t *testing.T) {
 	})
 }
 
+// What a producer was told is stored reaches its consumers, also when they
+// would have to inflate more than they accept.
+func TestNoBodyIsAcknowledgedThatConsumersDoNotInflate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		var in inbox
+		consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), Handler: in.handler("c")})
+		p := producer(t, c, pocketmq.ProducerConfig{MaxMessageSize: 64 << 20})
+		const size = 20 << 20
+		_, err := p.Send(t.Context(), &pocketmq.Message{Topic: "T", Body: make([]byte, size)})
+		_, after := p.Send(t.Context(), text("T", "after"))
+		require.NoError(t, after)
+		time.Sleep(time.Minute)
+		var sizes []int
+		for _, a := range in.arrivals() {
+			sizes = append(sizes, len(a.msg.Body))
+		}
+		if err != nil {
+			assert.ErrorIs(t, err, pocketmq.ErrMessageTooLarge)
+			assert.Equal(t, []int{len("after")}, sizes)
+			return
+		}
+		assert.ElementsMatch(t, []int{size, len("after")}, sizes, "acknowledged, so delivered")
+	})
+}
+
 func TestAConsumerWithoutSubscriptionsIsLegal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{})

@@ -52,19 +52,22 @@ func TestCrash(t *testing.T) {
 			n := 0
 			for round := range *crashRounds {
 				what := fmt.Sprintf("round %d, -crash.seed %d", round, seed)
-				n += crashOnce(t, rnd, dir, flush, acked, what)
+				late := n == 0 && round == *crashRounds-1 // or the whole test has seen nothing
+				n += crashOnce(t, rnd, dir, flush, acked, late, what)
 				verifyCrash(t, dir, flush, acked, what)
 				if t.Failed() {
 					t.FailNow()
 				}
 			}
+			assert.Positive(t, n, "messages acknowledged, -crash.seed %d", seed)
 			t.Logf("%d messages acknowledged, %d kills, -crash.seed %d", n, *crashRounds, seed)
 		})
 	}
 }
 
-// crashOnce runs a child, kills it, and notes what it said was acknowledged.
-func crashOnce(t *testing.T, rnd *rand.Rand, dir string, flush pocketmq.FlushMode, acked map[pocketmq.MessageQueue]map[int64]string, what string) (n int) {
+// crashOnce runs a child, kills it, and notes what it said was acknowledged:
+// at least one message when the kill is to be late.
+func crashOnce(t *testing.T, rnd *rand.Rand, dir string, flush pocketmq.FlushMode, acked map[pocketmq.MessageQueue]map[int64]string, late bool, what string) (n int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCrashChild$", "-test.timeout=1m")
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", crashEnv, flush, dir))
@@ -78,7 +81,7 @@ func crashOnce(t *testing.T, rnd *rand.Rand, dir string, flush pocketmq.FlushMod
 	// The moment: before it is ready in one of ten, else some time or some lines
 	// later.
 	delay := time.Duration(rnd.IntN(150_000)) * time.Microsecond
-	lines, early := rnd.IntN(3000), rnd.IntN(10) == 0
+	lines, early := rnd.IntN(3000), rnd.IntN(10) == 0 && !late
 	kill := func() { _ = cmd.Process.Kill() } // it may have gone already
 	if early {
 		time.AfterFunc(delay/5, kill)
@@ -92,7 +95,7 @@ func crashOnce(t *testing.T, rnd *rand.Rand, dir string, flush pocketmq.FlushMod
 		}
 		if line = strings.TrimSpace(line); line == "ready" {
 			ready = true
-			if !early {
+			if !early && !late {
 				time.AfterFunc(delay, kill)
 			}
 			continue
@@ -112,6 +115,9 @@ func crashOnce(t *testing.T, rnd *rand.Rand, dir string, flush pocketmq.FlushMod
 		acked[mq][offset] = id
 		if n++; n == lines {
 			kill()
+		}
+		if n == 1 && late {
+			time.AfterFunc(delay, kill)
 		}
 	}
 	if !ready && !early {

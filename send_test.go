@@ -514,3 +514,57 @@ func TestSendTimeoutsAreThoseOfTheConfig(t *testing.T) {
 		}
 	})
 }
+
+func TestATopicMadeByASenderThatLeftIsRoutable(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"beside it": 0, "after it": 100 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := run(t, pocketmq.ClusterConfig{})
+				p := producer(t, c, pocketmq.ProducerConfig{})
+				_, err := p.Send(t.Context(), text("warm", "x"))
+				require.NoError(t, err)
+				c.Inject(pocketmq.Fault{Code: protocol.CodeRegisterBroker, From: "broker-a/0", Delay: 200 * time.Millisecond})
+				left := make(chan error, 1)
+				go func() {
+					ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+					defer cancel()
+					_, err := p.Send(ctx, text("fresh", "impatient"))
+					left <- err
+				}()
+				synctest.Wait()
+				time.Sleep(wait)
+				_, err = p.Send(t.Context(), text("fresh", "patient"))
+				require.NoError(t, err)
+				assert.ErrorIs(t, <-left, context.DeadlineExceeded)
+				if wait > 0 {
+					time.Sleep(200 * time.Millisecond) // the registration ends without the first sender
+				}
+				route, err := c.Admin().Route(t.Context(), "fresh")
+				require.NoError(t, err)
+				require.Len(t, route.Queues, 1)
+				assert.Equal(t, "broker-a", route.Queues[0].BrokerName)
+			})
+		})
+	}
+}
+
+func TestASlowRouteLookupIsNotPartOfTheFirstAttempt(t *testing.T) {
+	for name, cfg := range map[string]pocketmq.ProducerConfig{
+		"defaults":        {},
+		"attempt timeout": {AttemptTimeout: 500 * time.Millisecond, Retries: pocketmq.NoRetries},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+				p := producer(t, c, cfg)
+				c.Inject(pocketmq.Fault{Code: protocol.CodeGetRoute, From: p.ClientID(), Delay: 1200 * time.Millisecond})
+				begin := time.Now()
+				_, err := p.Send(t.Context(), text("T", "x"))
+				require.NoError(t, err)
+				assert.Equal(t, 1200*time.Millisecond, time.Since(begin))
+				assert.Zero(t, p.Status().Retried)
+				assert.Len(t, queueContent(t, c, queue("T", "broker-a", 0)), 1)
+			})
+		})
+	}
+}
