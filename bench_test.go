@@ -171,52 +171,74 @@ func BenchmarkW1(b *testing.B) {
 	})
 }
 
-// walGroup shares one WriteBatch among the goroutines that wait.
+// walGroup is the floor of W2: goroutines that wait share one WriteBatch. The
+// first one writes, after it has let others run once so that they join, and goes
+// on until nobody waits; batches and channels are used again.
 type walGroup struct {
-	log  *wal.Log
-	turn chan struct{} // 1 slot: who writes
+	log *wal.Log
 
-	mu   sync.Mutex
-	next uint64
-	open *walShare
+	mu       sync.Mutex
+	next     uint64
+	writing  bool
+	batch    *wal.Batch // that callers join
+	spare    *wal.Batch
+	waiting  []chan error
+	released []chan error
+	chans    sync.Pool
 }
 
-type walShare struct {
-	batch wal.Batch
-	n     int
-	done  chan struct{}
-	err   error
+func newWalGroup(log *wal.Log) *walGroup {
+	return &walGroup{log: log, next: 1, batch: new(wal.Batch), spare: new(wal.Batch)}
 }
-
-func newWalShare() *walShare { return &walShare{done: make(chan struct{})} }
 
 func (g *walGroup) write(body []byte) error {
 	g.mu.Lock()
-	s := g.open
-	s.batch.Write(g.next, body)
+	g.batch.Write(g.next, body)
 	g.next++
-	s.n++
-	leads := s.n == 1
-	g.mu.Unlock()
-	if !leads {
-		<-s.done
-		return s.err
+	if g.writing {
+		c, _ := g.chans.Get().(chan error)
+		if c == nil {
+			c = make(chan error, 1)
+		}
+		g.waiting = append(g.waiting, c)
+		g.mu.Unlock()
+		err := <-c
+		g.chans.Put(c)
+		return err
 	}
-	g.turn <- struct{}{}
-	g.mu.Lock()
-	g.open = newWalShare()
+	g.writing = true
 	g.mu.Unlock()
-	s.err = g.log.WriteBatch(&s.batch)
-	<-g.turn
-	close(s.done)
-	return s.err
+	var own error
+	for first := true; ; first = false {
+		runtime.Gosched()
+		g.mu.Lock()
+		batch, waiting := g.batch, g.waiting
+		if len(waiting) == 0 && !first {
+			g.writing = false
+			g.mu.Unlock()
+			return own
+		}
+		g.batch, g.waiting = g.spare, g.released[:0]
+		g.mu.Unlock()
+		err := g.log.WriteBatch(batch)
+		batch.Clear()
+		if first {
+			own = err
+		}
+		for _, c := range waiting {
+			c <- err
+		}
+		g.mu.Lock()
+		g.spare, g.released = batch, waiting
+		g.mu.Unlock()
+	}
 }
 
 // W2: 64 goroutines send and wait.
 func BenchmarkW2(b *testing.B) {
 	sizes128and1K(b, func(b *testing.B, size int) {
 		_, p := benchCluster(b)
-		raw := &walGroup{log: newRawLog(b).log, turn: make(chan struct{}, 1), next: 1, open: newWalShare()}
+		raw := newWalGroup(newRawLog(b).log)
 		body := benchBody(size)
 		many := func(one func() error) (int, time.Duration) {
 			var n atomic.Int64

@@ -247,7 +247,11 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	if r.offsets, err = offsets.Open(offsets.Options{File: config("consumerOffset.json"), NoSync: b.throwaway, Logger: b.log}); err != nil {
 		return err
 	}
-	if n := r.offsets.Clamp(r.store.MaxOffset); n > 0 {
+	// A damaged store ends, for now, where its damage begins: progress beyond is
+	// kept for the time when it is repaired.
+	if r.store.Err() != nil {
+		b.log.Error("store opened read-only", "err", r.store.Err())
+	} else if n := r.offsets.Clamp(r.store.MaxOffset); n > 0 {
 		b.log.Warn("committed offsets lay beyond their queues and were lowered", "offsets", n)
 	}
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))

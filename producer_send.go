@@ -219,7 +219,9 @@ func (p *Producer) prepare(m *Message, c choice) (*outgoing, error) {
 		if err != nil {
 			return nil, fmt.Errorf("compress %d bytes: %w", len(m.Body), err)
 		}
-		out.req.Body, out.req.SysFlag = body, flag
+		if len(body) < len(m.Body) { // or the body is nothing to compress
+			out.req.Body, out.req.SysFlag = body, flag
+		}
 	}
 	return out, nil
 }

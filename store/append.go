@@ -42,7 +42,7 @@ const (
 	// may bring the leader back before anybody else has run.
 	maxGather = 16
 	// soonTurns bounds how often a waiting caller lets others run before it parks.
-	soonTurns      = 16
+	soonTurns      = 64
 	gatherPatience = 3
 	// flushPatience bounds how long the leader of a group that waits for fsync
 	// anyway leaves it open because the flusher is busy with the one before.
