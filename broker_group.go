@@ -63,6 +63,9 @@ func (r *brokerRun) membersChanged(changes []groups.Change) {
 		for _, id := range c.Left {
 			r.events.emit(r.node, func(b EventBase) Event { return MemberLeft{b, c.Group, id, c.Reason} })
 		}
+		if differ, how := r.groups.Differ(c.Group); differ {
+			r.log.Warn("messages of this group may be lost to members that do not want them", "reason", how)
+		}
 		for _, p := range c.Notify {
 			p.NotifyConsumerIDsChanged(&protocol.NotifyConsumerIDsChangedRequest{Group: c.Group})
 		}
