@@ -118,6 +118,7 @@ func (c *checker) record(e logEntry) error {
 	got, err := q.unit(&c.s.extents, offset)
 	if err != nil {
 		q.bad = true
+		c.s.noteStale(err)
 		return c.problem("topic %q queue %d: %w", key.Topic, key.ID, err)
 	}
 	want := unit{position: e.position, size: int32(len(e.record)), tags: v.TagsCode()}
@@ -150,6 +151,7 @@ func (c *checker) rest() {
 		u, err := q.unit(&c.s.extents, q.next)
 		switch {
 		case err != nil:
+			c.s.noteStale(err)
 			err = c.problem("topic %q queue %d: %w", key.Topic, key.ID, err)
 		case u.position <= c.end:
 			err = c.problem("topic %q queue %d offset %d: the unit points at position %d, where no record of it is", key.Topic, key.ID, q.next, u.position)

@@ -256,10 +256,43 @@ func (q *queue) stateAt(x *extents, position int64) (queueState, error) {
 	return st, nil
 }
 
+// noteStale makes the next open rebuild the queues, however this store ends, if
+// err says that one of them is damaged.
+func (s *Store) noteStale(err error) {
+	if errors.Is(err, errQueueDamaged) && !s.stale.Swap(true) {
+		s.wakeFlusher()
+	}
+}
+
+// dropStale takes the queues out of the checkpoint file when one of them was
+// found damaged. What the file proves of the log stays, also that of a
+// read-only store, which knows less than its file. Only the flusher calls it.
+func (s *Store) dropStale() {
+	if !s.stale.Load() || s.flusher.dropped {
+		return
+	}
+	cp, err := loadCheckpoint(s.cfg.Dir)
+	if err == nil && cp != nil && cp.position > 0 {
+		cp.clean, cp.position, cp.queues = false, 0, nil
+		err = s.replaceCheckpoint(func(f *os.File) error {
+			w := newCheckpointWriter(f)
+			if err := w.start(cp, 0); err != nil {
+				return err
+			}
+			return w.finish(nil, 0)
+		})
+	}
+	if err != nil {
+		s.cfg.Logger.Warn("store: a consume queue is damaged, and the checkpoint still refers to it; this is tried again later", "dir", s.cfg.Dir, "err", err)
+		return
+	}
+	s.flusher.dropped = true
+}
+
 // writeCheckpoint replaces the checkpoint file. It covers what is dispatched
 // and synced now. Only the flusher calls it, or whoever closes the store after
 // the flusher has ended.
-func (s *Store) writeCheckpoint(clean bool) (err error) {
+func (s *Store) writeCheckpoint(clean bool) error {
 	cp := checkpoint{
 		clean:    clean,
 		synced:   s.log.proven.Load(),
@@ -271,12 +304,27 @@ func (s *Store) writeCheckpoint(clean bool) (err error) {
 	if s.stale.Load() {
 		cp.position, queues = 0, nil
 	}
+	err := s.replaceCheckpoint(func(f *os.File) error { return s.fillCheckpoint(f, &cp, queues) })
+	if cp.position > 0 && errors.Is(err, errQueueDamaged) {
+		s.cfg.Logger.Error("store: the checkpoint leaves out the consume queues", "dir", s.cfg.Dir, "err", err)
+		s.noteStale(err)
+		return s.writeCheckpoint(clean)
+	}
+	if err == nil {
+		s.checkpointed.Store(covered)
+	}
+	return err
+}
+
+// replaceCheckpoint writes a new checkpoint file and puts it in place of the
+// one there is.
+func (s *Store) replaceCheckpoint(fill func(*os.File) error) error {
 	path := filepath.Join(s.cfg.Dir, checkpointName)
 	f, err := os.OpenFile(path+tempSuffix, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
 	if err != nil {
 		return fmt.Errorf("store: write checkpoint: %w", err)
 	}
-	err = s.fillCheckpoint(f, &cp, queues)
+	err = fill(f)
 	if err == nil {
 		err = s.log.disk.file(f)
 	}
@@ -289,7 +337,6 @@ func (s *Store) writeCheckpoint(clean bool) (err error) {
 	if err != nil {
 		return fmt.Errorf("store: write checkpoint: %w", err)
 	}
-	s.checkpointed.Store(covered)
 	return nil
 }
 
@@ -301,14 +348,14 @@ func (s *Store) fillCheckpoint(f *os.File, cp *checkpoint, queues []*queue) erro
 	for _, q := range queues {
 		st, err := q.stateAt(&s.extents, cp.position)
 		if err != nil {
-			return err
+			return fmt.Errorf("topic %q queue %d: %w", q.key.Topic, q.key.ID, err)
 		}
 		if err := w.queue(st); err != nil {
 			return err
 		}
 	}
 	if s.stale.Load() && cp.position > 0 {
-		return fmt.Errorf("%w: consume queues", ErrDamaged)
+		return errQueueDamaged // found meanwhile
 	}
 	// After the queues, so that every block they refer to is synced.
 	extents, next, err := s.extents.sync()

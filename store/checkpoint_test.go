@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pocketmq/pocketmq/message"
 )
 
 func checkpointPath(cfg Config) string { return filepath.Join(cfg.Dir, checkpointName) }
@@ -165,6 +167,102 @@ func TestDamagedBlockIsReportedAndRebuiltAtTheNextOpen(t *testing.T) {
 	s = mustOpen(t, cfg)
 	assertQueues(t, s, want)
 	mustClose(t, s)
+}
+
+func TestDamagedBlockIsRebuiltAtTheNextOpenHoweverTheStoreEnds(t *testing.T) {
+	t.Parallel()
+	ends := map[string]func(*Store) error{"close": (*Store).Close, "kill": (*Store).Kill}
+	finds := map[string]func(*Store) error{
+		"get":   func(s *Store) error { _, err := s.Get(GetRequest{Topic: "T", QueueID: 1}); return err },
+		"check": func(s *Store) error { return s.Check(context.Background()) },
+	}
+	for _, throwaway := range []bool{false, true} {
+		cfg := testConfig(t)
+		if throwaway {
+			cfg = throwawayConfig(t)
+		}
+		want := manyUnits(t, cfg)
+		for how, end := range ends {
+			for by, find := range finds {
+				name := fmt.Sprint(how, " ", by, " throwaway ", throwaway)
+				flip(t, extentFiles(t, cfg.Dir)[0], blockSize+blockHeader+30)
+				s := mustOpen(t, cfg)
+				err := find(s)
+				require.ErrorIs(t, err, ErrDamaged, name)
+				assert.Contains(t, err.Error(), `topic "T" queue 1`, name)
+				require.NoError(t, end(s), name)
+				s = mustOpen(t, cfg)
+				assertQueues(t, s, want)
+				mustClose(t, s)
+			}
+		}
+	}
+}
+
+func TestDamagedBlockOfAReadOnlyStoreTakesNoProofAway(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	manyUnits(t, cfg)
+	path := lastSegment(t, cfg.Dir)
+	_, to := lastEntry(t, path)
+	flip(t, path, to-1)
+	before, err := loadCheckpoint(cfg.Dir)
+	require.NoError(t, err)
+	s := mustOpen(t, cfg)
+	require.ErrorIs(t, s.Err(), ErrReadOnly)
+	s.noteStale(errQueueDamaged)
+	require.NoError(t, s.Kill())
+	after, err := loadCheckpoint(cfg.Dir)
+	require.NoError(t, err)
+	assert.Equal(t, &checkpoint{synced: before.synced, min: before.min}, after)
+	s = mustOpen(t, cfg)
+	require.ErrorIs(t, s.Err(), ErrReadOnly)
+}
+
+func TestCheckpointThatMeetsADamagedBlockLeavesTheQueuesOut(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	s := mustOpen(t, cfg)
+	want := numbered("m", blockUnits) // one block, no tail: a checkpoint looks into the block
+	put(t, s, "T", 0, want...)
+	mustClose(t, s)
+	s = mustOpen(t, cfg)
+	flip(t, extentFiles(t, cfg.Dir)[0], blockSize+blockHeader+30)
+	require.NoError(t, s.Close())
+	s = mustOpen(t, cfg)
+	assertBodies(t, s, "T", 0, want)
+}
+
+func TestDamagedRecordDoesNotHideThoseBehindItFromTheNextOpen(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*Store) error{"close": (*Store).Close, "kill": (*Store).Kill} {
+		cfg := testConfig(t)
+		s := mustOpen(t, cfg)
+		for _, text := range numbered("m", 100) {
+			put(t, s, "T", 0, text)
+		}
+		mustClose(t, s)
+		path := segments(t, cfg.Dir)[1]
+		bad := baseOf(t, segments(t, cfg.Dir)[2]) - 2 // offset of the last record of the file
+		_, to := lastEntry(t, path)
+		flip(t, path, to-1)
+		s = mustOpen(t, cfg)
+		require.NoError(t, s.Err(), name)
+		put(t, s, "T", 0, "behind")
+		require.NoError(t, s.Sync(t.Context()))
+		_, err := s.Get(GetRequest{Topic: "T", Offset: bad})
+		require.ErrorIs(t, err, ErrDamaged, name)
+		require.ErrorIs(t, s.Check(t.Context()), ErrDamaged, name)
+		require.NoError(t, end(s), name)
+
+		s = mustOpen(t, cfg)
+		require.NoError(t, s.Err(), name)
+		res, err := s.Get(GetRequest{Topic: "T", Offset: 100})
+		require.NoError(t, err, name)
+		require.Equal(t, GetFound, res.Status, name)
+		assert.Equal(t, "behind", string(message.View(res.Records[0]).Body()), name)
+		require.NoError(t, s.Close(), name)
+	}
 }
 
 func TestCheckpointTakenWhileAppendingCoversExactlyItsPosition(t *testing.T) {

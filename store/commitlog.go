@@ -244,17 +244,19 @@ func (c *commitLog) retire() error {
 		if files[i+1].base-1 > c.synced.Load() {
 			continue
 		}
-		var err error
-		if c.throwaway {
-			err = f.closeUnsynced()
-		} else {
-			err = f.close()
-		}
-		if err != nil {
+		if err := c.closing()(f); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// closing is how the log closes its files: a throwaway one never syncs.
+func (c *commitLog) closing() func(*logFile) error {
+	if c.throwaway {
+		return (*logFile).closeUnsynced
+	}
+	return (*logFile).close
 }
 
 // closeFiles ends all use of the files by one of logFile's ways to close.
@@ -323,9 +325,7 @@ func (c *commitLog) readOne(pos int64) (rec []byte, err error) {
 }
 
 func (c *commitLog) scanFile(f *logFile, from, to int64, yield func(logEntry) error) error {
-	f.moving.RLock()
 	data, err := readStart(f.path, f.size.Load())
-	f.moving.RUnlock()
 	if err != nil {
 		return err
 	}
@@ -403,7 +403,7 @@ func (c *commitLog) read(units []unit, out [][]byte) ([][]byte, error) {
 	for len(units) > 0 {
 		i := c.search(files, units[0].position)
 		if i < 0 {
-			return out, damagef(c.dir, units[0].position, "a consume queue points before the first file")
+			return out, contradictf(c.dir, units[0].position, "it points before the first file")
 		}
 		f := files[i]
 		end := c.written.Load() + 1
@@ -414,7 +414,7 @@ func (c *commitLog) read(units []unit, out [][]byte) ([][]byte, error) {
 			}
 		}
 		if units[n-1].position >= end {
-			return out, damagef(f.path, units[n-1].position, "a consume queue points behind the end of the log at %d", end-1)
+			return out, contradictf(f.path, units[n-1].position, "it points behind the end of the log at %d", end-1)
 		}
 		done, err := f.readMemory(units[:n], &out)
 		if err == nil && done < n {
@@ -445,7 +445,7 @@ func (f *logFile) readMemory(units []unit, out *[][]byte) (int, error) {
 		}
 		rec := recordOf(entry)
 		if len(rec) != int(u.size) {
-			return i, damagef(f.path, u.position, "the record has %d bytes, its consume queue says %d", len(rec), u.size)
+			return i, contradictf(f.path, u.position, "the record has %d bytes, the queue says %d", len(rec), u.size)
 		}
 		*out = append(*out, rec[:len(rec):len(rec)])
 	}

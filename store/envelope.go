@@ -146,8 +146,9 @@ func (h hit) synced() int64 { return h.position - h.distance }
 // any byte. It calls yield for each, in the order of their bytes, until yield
 // returns false. The entry at byte 0, whatever is left of it, has the position
 // first: an entry further on has a position between that and first plus what
-// fits into the bytes in between. That bound is what keeps an accidental match
-// of 32 bits from counting.
+// fits into the bytes in between; and not first itself when from > 0, because
+// that is then the position of what lies before from. That bound is what keeps
+// an accidental match of 32 bits from counting.
 //
 // The search goes from magic number to magic number and computes a CRC only
 // where both lengths in front of it fit, so zeros, 0xFF and random bytes cost
@@ -187,7 +188,7 @@ func searchEntries(data []byte, from int, first int64, yield func(hit) bool) {
 			low := binary.BigEndian.Uint32(data[start:]) - sums.sum(start+crcSize, start+size)
 			ahead := int64(low - uint32(first)) // modulo 2^32
 			pos := first + ahead
-			if ahead > int64(begin/minStored) || d > uint64(pos) {
+			if ahead > int64(begin/minStored) || ahead == 0 && from > 0 || d > uint64(pos) {
 				continue
 			}
 			if !yield(hit{position: pos, distance: int64(d)}) {

@@ -99,6 +99,7 @@ func TestSearchFindsEveryEntryBehindGarbage(t *testing.T) {
 	assert.Equal(t, want, hits(data, 0, 10))
 	assert.Equal(t, want[1:], hits(data, len(garbage)+1, 10), "an entry that begins before the start does not count")
 	assert.Equal(t, want[4:], hits(data, 0, 15), "nor do positions before the first")
+	assert.Equal(t, want[5:], hits(data, 1, 15), "nor that of an entry known to be before the start")
 	assert.Empty(t, hits(data, 0, 1), "nor those of which there cannot be so many in the bytes before")
 	assert.Equal(t, want, hits(data[len(garbage):], 0, 11))
 }

@@ -42,7 +42,19 @@ var (
 	ErrBadBatch = errors.New("bad batch")
 )
 
+// errQueueDamaged is the ErrDamaged of a consume queue alone: a block of it is
+// not what was written, or contradicts a record that is. The queues can be
+// rebuilt from the log then, which damage of the log itself forbids: a rebuild
+// ends at the first damaged record.
+var errQueueDamaged = fmt.Errorf("%w: consume queue", ErrDamaged)
+
 // damagef makes an error for bytes of the commit log that cannot be right.
 func damagef(path string, pos int64, format string, args ...any) error {
 	return fmt.Errorf("%w: commit log file %s, position %d: %s", ErrDamaged, path, pos, fmt.Sprintf(format, args...))
+}
+
+// contradictf makes an error for a consume queue that does not fit to a record
+// of the commit log, or to its bounds.
+func contradictf(path string, pos int64, format string, args ...any) error {
+	return fmt.Errorf("%w against commit log file %s, position %d: %s", errQueueDamaged, path, pos, fmt.Sprintf(format, args...))
 }

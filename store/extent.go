@@ -191,13 +191,13 @@ func (x *extents) read(n, queue uint32, base int64) ([]byte, error) {
 		_, err = f.ReadAt(b, int64(n%extentBlocks)*blockSize)
 		x.handles.release(f)
 		if err != nil {
-			return nil, fmt.Errorf("%w: consume queue file %s, block %d: %v", ErrDamaged, path, n%extentBlocks, err)
+			return nil, fmt.Errorf("%w file %s, block %d: %v; it is rebuilt from the commit log when the store is opened next", errQueueDamaged, path, n%extentBlocks, err)
 		}
 	}
 	if binary.BigEndian.Uint32(b) != queue || int64(binary.BigEndian.Uint64(b[4:])) != base ||
 		binary.BigEndian.Uint32(b[blockHeader-4:]) != blockCRC(b) {
-		return nil, fmt.Errorf("%w: consume queue file %s, block %d is not the one written for offset %d; it is rebuilt from the commit log when the store is opened next",
-			ErrDamaged, path, n%extentBlocks, base)
+		return nil, fmt.Errorf("%w file %s, block %d is not the one written for offset %d; it is rebuilt from the commit log when the store is opened next",
+			errQueueDamaged, path, n%extentBlocks, base)
 	}
 	slot.Store(&readBlock{number: n, queue: queue, base: base, units: b[blockHeader:]})
 	return b[blockHeader:], nil

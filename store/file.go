@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -62,9 +61,6 @@ type logFile struct {
 	// segment is cut through it. It lives as long as log. Replaced only by the
 	// flusher, or by whoever closes the store.
 	rw *os.File
-	// moving is held for writing while closeUnsynced moves the content to another
-	// inode, and for reading by whoever reads the segment while log is open.
-	moving sync.RWMutex
 	// size is the number of bytes of good entries, header included.
 	size atomic.Int64
 
@@ -110,7 +106,7 @@ func (f *logFile) open(records int64) error {
 		rw, err = os.OpenFile(f.path, os.O_RDWR, 0)
 	}
 	if err != nil {
-		return errors.Join(err, closeLog(log))
+		return errors.Join(err, closeWalUnsynced(log)) // nothing was written by it
 	}
 	f.log.Store(log)
 	f.rw = rw
@@ -118,80 +114,19 @@ func (f *logFile) open(records int64) error {
 }
 
 // close lets the wal and our handle go. Closing a wal fsyncs it.
-func (f *logFile) close() error {
+func (f *logFile) close() error { return f.closeBy(closeWal) }
+
+// closeUnsynced is close without the fsync.
+func (f *logFile) closeUnsynced() error { return f.closeBy(closeWalUnsynced) }
+
+func (f *logFile) closeBy(how func(*wal.Log) error) error {
 	log := f.log.Load()
 	if log == nil {
 		return nil
 	}
-	err := closeLog(log)
+	err := how(log)
 	f.log.Store(nil)
 	err = errors.Join(err, f.rw.Close())
 	f.rw = nil
 	return err
-}
-
-// closeLog closes a wal whose Close keeps its handle when the fsync in it
-// fails, and only lets go the next time.
-func closeLog(log *wal.Log) error {
-	err := log.Close()
-	if err == nil {
-		return nil
-	}
-	for range 3 {
-		if again := log.Close(); again == nil || errors.Is(again, wal.ErrClosed) {
-			break
-		}
-	}
-	return err
-}
-
-// closeUnsynced is close without the cost of the fsync: the content moves to a
-// new inode, and what the wal syncs is the old one, emptied.
-func (f *logFile) closeUnsynced() error {
-	if f.log.Load() == nil {
-		return nil
-	}
-	f.moving.Lock()
-	defer f.moving.Unlock()
-	if err := f.copyAway(); err == nil {
-		// The name leads to the copy now. Nobody else has the old inode open.
-		if err := f.rw.Truncate(0); err != nil {
-			return errors.Join(err, f.close())
-		}
-	}
-	return f.close()
-}
-
-func (f *logFile) copyAway() (err error) {
-	src, err := os.Open(f.path)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	temp := filepath.Join(f.dir, "copy"+tempSuffix)
-	dst, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
-	if err != nil {
-		return err
-	}
-	_, err = io.CopyN(dst, src, f.size.Load())
-	err = errors.Join(err, dst.Close())
-	if err == nil {
-		err = os.Rename(temp, f.path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp))
-	}
-	return nil
-}
-
-// discard empties and unlinks the segment before it closes the wal, so that
-// the fsync in it has nothing to write. Errors do not matter: the folder is
-// about to be removed.
-func (f *logFile) discard() error {
-	if f.log.Load() == nil {
-		return nil
-	}
-	_ = f.rw.Truncate(0)  // only makes the fsync cheap
-	_ = os.Remove(f.path) // the same; not possible on Windows
-	return f.close()
 }

@@ -39,6 +39,7 @@ type flusher struct {
 	// Owned by the goroutine.
 	broken   bool // a sync failed: the kernel may have dropped the data
 	reported bool // Config.Fenced has been called
+	dropped  bool // the checkpoint no longer holds the queues; see dropStale
 }
 
 // noteWritten tells the flusher what a write left to do. Only the leader calls
@@ -163,6 +164,7 @@ func (s *Store) runFlusher() {
 			flush = time.After(s.cfg.FlushInterval)
 		}
 		s.flush(due)
+		s.dropStale()
 		if checkpoint == nil && s.checkpointWanted() {
 			checkpoint = time.After(s.cfg.CheckpointInterval)
 		}
@@ -194,6 +196,7 @@ func (s *Store) endFlusher() {
 		g.flushErr = ErrClosed
 		close(g.synced)
 	}
+	s.dropStale()
 	s.reportFenced()
 }
 
@@ -282,7 +285,7 @@ func (f *flusher) takePrepare() bool {
 
 // checkpointWanted reports whether a checkpoint would cover more than the last.
 func (s *Store) checkpointWanted() bool {
-	return !s.cfg.Throwaway && !s.flusher.broken && min(s.dispatched.Load(), s.log.synced.Load()) > s.checkpointed.Load()
+	return s.damage == nil && !s.cfg.Throwaway && !s.flusher.broken && min(s.dispatched.Load(), s.log.synced.Load()) > s.checkpointed.Load()
 }
 
 // reportFenced calls Config.Fenced once.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // currentFormat is the version of everything inside a data folder. A change
@@ -41,7 +42,7 @@ func (i identity) String() string {
 // claimDir makes or verifies the data folder of cfg and takes its lock. It
 // changes nothing in a folder that it refuses. unlockFile gives the lock back.
 func claimDir(cfg Config, sync syncer) (*os.File, error) {
-	if err := os.MkdirAll(cfg.Dir, 0o750); err != nil {
+	if err := makeDirs(filepath.Clean(cfg.Dir), sync); err != nil {
 		return nil, fmt.Errorf("store: make folder %s: %w", cfg.Dir, err)
 	}
 	// The folder is looked at before the lock file is made in it, and again
@@ -60,6 +61,30 @@ func claimDir(cfg Config, sync syncer) (*os.File, error) {
 		return nil, errors.Join(err, unlockFile(lock))
 	}
 	return lock, nil
+}
+
+// makeDirs makes a folder and those above it that are missing, from the top, and
+// makes the entry of each in its parent durable. dir is a clean path.
+func makeDirs(dir string, sync syncer) error {
+	var missing []string
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) {
+			break // there, or MkdirAll knows better what is wrong
+		}
+		missing = append(missing, at)
+		if filepath.Dir(at) == at {
+			break // a drive that is not there
+		}
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return err
+	}
+	for _, made := range slices.Backward(missing) {
+		if err := sync.dir(filepath.Dir(made)); err != nil {
+			return fmt.Errorf("sync parent of %s: %w", made, err)
+		}
+	}
+	return nil
 }
 
 // identify compares the identity in the folder with the configured one, or

@@ -84,3 +84,20 @@ func TestConfigViolationsAreListedAtOnce(t *testing.T) {
 		assert.Contains(t, err.Error(), part)
 	}
 }
+
+func TestEveryFolderThatOpenMakesIsMadeDurable(t *testing.T) {
+	root := quickDir(t)
+	synced := map[string]bool{}
+	disk := durable()
+	disk.dir = func(path string) error {
+		synced[path] = true
+		return syncDir(path)
+	}
+	cfg := testConfig(t)
+	cfg.Dir = filepath.Join(root, "a", "b", "broker")
+	mustClose(t, mustOpenOn(t, cfg, disk))
+	for _, dir := range []string{root, filepath.Join(root, "a"), filepath.Join(root, "a", "b"), cfg.Dir} {
+		assert.True(t, synced[dir], dir)
+	}
+	assert.False(t, synced[filepath.Dir(root)], "what was there before is not ours")
+}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 )
@@ -78,7 +79,7 @@ type GetResult struct {
 }
 
 // Get reads records of one queue. A lack of records is a status, not an error;
-// errors are [ErrClosed], [ErrDamaged] with the file and the position, and those
+// errors are [ErrClosed], [ErrDamaged] with the queue, the file and the position, and those
 // of the file system. It may block for reads from disk. Safe for concurrent use.
 // Java: DefaultMessageStore.getMessage.
 func (s *Store) Get(r GetRequest) (GetResult, error) {
@@ -109,7 +110,7 @@ func (s *Store) Get(r GetRequest) (GetResult, error) {
 	defer s.chosen.put(chosen)
 	next, err := s.choose(&v, r, chosen)
 	if err != nil {
-		return GetResult{}, s.readError(err)
+		return GetResult{}, s.readError(r, err)
 	}
 	res.Next = next
 	if len(*chosen) == 0 {
@@ -118,7 +119,7 @@ func (s *Store) Get(r GetRequest) (GetResult, error) {
 	}
 	res.Records, err = s.log.read(*chosen, make([][]byte, 0, len(*chosen)))
 	if err != nil {
-		return GetResult{}, s.readError(err)
+		return GetResult{}, s.readError(r, err)
 	}
 	return res, nil
 }
@@ -159,12 +160,13 @@ func (s *Store) choose(v *view, r GetRequest, chosen *[]unit) (next int64, err e
 }
 
 // readError prepares the error of a read for the caller.
-func (s *Store) readError(err error) error {
+func (s *Store) readError(r GetRequest, err error) error {
 	if s.closed.Load() {
 		return ErrClosed
 	}
+	err = fmt.Errorf("store: read topic %q queue %d from offset %d: %w", r.Topic, r.QueueID, r.Offset, err)
 	if errors.Is(err, ErrDamaged) {
-		s.stale.Store(true)
+		s.noteStale(err)
 		s.cfg.Logger.Error("store: read failed", "dir", s.cfg.Dir, "err", err)
 	}
 	return err

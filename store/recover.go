@@ -69,6 +69,8 @@ func (s *Store) recover(cp *checkpoint) error {
 		s.setDamage(r.path(&s.log, b), b.position, b.reason)
 	} else if b != nil {
 		s.cut = r.cut
+	}
+	if b := r.bad; s.cut > 0 { // a file without a byte in it is merely new
 		s.cfg.Logger.Warn("store: cut a torn end off the commit log", "dir", s.cfg.Dir, "file", r.path(&s.log, b),
 			"position", b.position, "byte", b.offset, "reason", b.reason, "records", r.cut)
 	}
@@ -194,7 +196,7 @@ func (c *commitLog) recover(r *recovery) error {
 		return nil
 	}
 	last := files[len(files)-1]
-	if err := last.tidy(); err != nil {
+	if err := last.checkAlone(); err != nil {
 		return err
 	}
 	if err := last.open(r.end - last.base + 1); err != nil {
@@ -433,9 +435,9 @@ func (c *commitLog) rewrite(f *logFile, off int64) error {
 	return errors.Join(err, file.Close())
 }
 
-// tidy removes what a crash may have left beside the segment, and refuses
-// anything else: the wal would take it for a part of the log.
-func (f *logFile) tidy() error {
+// checkAlone refuses anything beside the segment: the wal would take it for a
+// part of the log.
+func (f *logFile) checkAlone() error {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
 		return err
@@ -443,10 +445,6 @@ func (f *logFile) tidy() error {
 	for _, e := range entries {
 		switch e.Name() {
 		case segmentName:
-		case "copy" + tempSuffix:
-			if err := os.Remove(filepath.Join(f.dir, e.Name())); err != nil {
-				return err
-			}
 		default:
 			return damagef(filepath.Join(f.dir, e.Name()), f.base, "the file does not belong there; remove it")
 		}

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -389,4 +391,22 @@ func TestUnsyncedTailIsWrittenAgainAndSyncedAtOpen(t *testing.T) { // H9
 	s := mustOpen(t, cfg)
 	assert.Equal(t, int64(200), s.Positions().Synced)
 	assert.Equal(t, before, readAll(t, cfg.Dir))
+}
+
+func TestStoreThatWasNeverWrittenToOpensWithoutAWord(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*Store) error{"close": (*Store).Close, "kill": (*Store).Kill} {
+		cfg := testConfig(t)
+		var said bytes.Buffer
+		cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
+		for range 3 {
+			s := mustOpen(t, cfg)
+			require.NoError(t, s.Err(), name)
+			assert.Zero(t, s.Cut(), name)
+			require.NoError(t, end(s), name)
+		}
+		assert.Empty(t, said.String(), name)
+		s := mustOpen(t, cfg)
+		assert.Equal(t, int64(1), put(t, s, "T", 0, "m").Position, name)
+	}
 }

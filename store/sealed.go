@@ -139,7 +139,7 @@ func (c *commitLog) readSpan(f *logFile, fd io.ReaderAt, x *sparseIndex, units [
 			return out, damagef(f.path, u.position, "the entry at byte %d fails its checksum", off)
 		}
 		if len(rec) != int(u.size) {
-			return out, damagef(f.path, u.position, "the record has %d bytes, its consume queue says %d", len(rec), u.size)
+			return out, contradictf(f.path, u.position, "the record has %d bytes, the queue says %d", len(rec), u.size)
 		}
 		if copies != nil {
 			at := len(copies)

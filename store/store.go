@@ -38,8 +38,9 @@ type Store struct {
 	fenced atomic.Pointer[error]
 	// damage is why the store was opened read-only.
 	damage error
-	// stale means that a queue was found damaged: the next checkpoint makes
-	// the next open rebuild them all.
+	// stale means that a queue was found damaged: every checkpoint from now on
+	// makes the next open rebuild them all, and the flusher replaces the one
+	// there is at once.
 	stale atomic.Bool
 
 	mu struct {
@@ -105,7 +106,7 @@ func open(cfg Config, disk syncer) (_ *Store, err error) {
 	s.extents.disk, s.extents.handles = disk, &s.log.handles
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.log.closeFiles((*logFile).close), s.extents.close(), unlockFile(lock))
+			err = errors.Join(err, s.log.closeFiles(s.log.closing()), s.extents.close(), unlockFile(lock))
 		}
 	}()
 	cp, err := loadCheckpoint(cfg.Dir)
@@ -205,14 +206,10 @@ func (s *Store) Close() error {
 		if s.damage == nil && !s.flusher.broken {
 			errs = append(errs, s.writeCheckpoint(s.fenced.Load() == nil))
 		}
-		how := (*logFile).close
-		if s.cfg.Throwaway {
-			how = (*logFile).closeUnsynced
-		}
 		if s.damage == nil {
 			errs = append(errs, s.log.dropPrepared())
 		}
-		closed := s.log.closeFiles(how)
+		closed := s.log.closeFiles(s.log.closing())
 		if s.fenced.Load() != nil {
 			closed = nil // known to be broken
 		}
@@ -221,17 +218,13 @@ func (s *Store) Close() error {
 }
 
 // Kill ends the store as a crash of the process would: nothing is synced on
-// purpose, no checkpoint is written, nothing is tidied up. Handles and the lock
-// are given back, appends under way may or may not be stored. What the kernel
-// holds of the files is not lost.
+// purpose, no checkpoint is written unless to give up a damaged consume queue,
+// nothing is tidied up. Handles and the lock are given back, appends under way
+// may or may not be stored. What the kernel holds of the files is not lost.
 func (s *Store) Kill() error {
 	return s.end(func() error {
 		s.endAppends(false)
-		how := (*logFile).close // syncs, which nobody can tell from a crash
-		if s.cfg.Throwaway {
-			how = (*logFile).closeUnsynced
-		}
-		closed := s.log.closeFiles(how)
+		closed := s.log.closeFiles(s.log.closing()) // a sync, which nobody can tell from a crash
 		if s.fenced.Load() != nil {
 			closed = nil // known to be broken
 		}
@@ -247,7 +240,7 @@ func (s *Store) Discard() error {
 	}
 	return s.end(func() error {
 		s.endAppends(false)
-		err := errors.Join(s.log.closeFiles((*logFile).discard), s.extents.close(), unlockFile(s.lock))
+		err := errors.Join(s.log.closeFiles(s.log.closing()), s.extents.close(), unlockFile(s.lock))
 		s.lock = nil // the folder could not be removed on Windows
 		return errors.Join(err, os.RemoveAll(s.cfg.Dir))
 	})

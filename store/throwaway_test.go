@@ -3,6 +3,7 @@ package store
 import (
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,17 +19,29 @@ func throwawayConfig(t testing.TB) Config {
 
 func TestThrowawayStoreNeverSyncs(t *testing.T) {
 	t.Parallel()
-	cfg := throwawayConfig(t)
-	cfg.SyncFlush = true
-	var disk faultyDisk
-	s := mustOpenOn(t, cfg, disk.syncer())
-	for range 50 {
-		put(t, s, "T", 0, numbered("m", 100)...)
+	syncsOf := func(cfg Config) (files, dirs int64) {
+		cfg.SyncFlush = true
+		var disk faultyDisk
+		sync := disk.syncer()
+		var n atomic.Int64
+		sync.dir = func(string) error { n.Add(1); return nil }
+		for range 2 {
+			s := mustOpenOn(t, cfg, sync)
+			for range 50 {
+				put(t, s, "T", 0, numbered("m", 100)...)
+			}
+			require.NoError(t, s.Sync(t.Context()))
+			assert.Equal(t, s.Positions().Written, s.Positions().Synced)
+			require.NoError(t, s.Close())
+		}
+		return disk.syncs.Load(), n.Load()
 	}
-	require.NoError(t, s.Sync(t.Context()))
-	assert.Equal(t, s.Positions().Written, s.Positions().Synced)
-	require.NoError(t, s.Close())
-	assert.Zero(t, disk.syncs.Load())
+	files, dirs := syncsOf(throwawayConfig(t))
+	assert.Zero(t, files)
+	assert.Zero(t, dirs)
+	files, dirs = syncsOf(testConfig(t))
+	assert.NotZero(t, files, "any other store is seen to sync")
+	assert.NotZero(t, dirs)
 }
 
 func TestThrowawayStoreSurvivesCloseAndKill(t *testing.T) {
