@@ -144,7 +144,7 @@ func (cfg BrokerConfig) withDefaults(p *problems) BrokerConfig {
 	if cfg.CommitLogFileSize > 0 && cfg.CommitLogFileSize < minFileSize {
 		p.add("CommitLogFileSize is %d bytes, at least %d are needed", cfg.CommitLogFileSize, minFileSize)
 	}
-	cfg.Topics = checkTopics(p, cfg.Topics)
+	cfg.Topics = checkTopics(p, cfg.Topics, cfg.Cluster, cfg.Name)
 	cfg.NameServers = append([]string(nil), cfg.NameServers...)
 	cfg.Timings.validate(p)
 	cfg.Timings = cfg.Timings.withDefaults()
@@ -163,10 +163,14 @@ func checkName(p *problems, field, name string) {
 	}
 }
 
-func checkTopics(p *problems, in map[string]int) map[string]int {
+func checkTopics(p *problems, in map[string]int, cluster, broker string) map[string]int {
 	out := make(map[string]int, len(in))
 	for _, name := range sortedKeys(in) {
 		p.check("Topics", message.ValidateTopic(name))
+		if message.IsSystemTopic(name, cluster, broker) {
+			p.add("Topics: %q is RocketMQ's own, choose another name", name)
+			p.kinds = append(p.kinds, ErrIllegalName)
+		}
 		if in[name] <= 0 || in[name] > maxQueues {
 			p.add("Topics[%q] is %d queues, must be 1 to %d", name, in[name], maxQueues)
 		}

@@ -15,7 +15,14 @@ import (
 // Heartbeat registers a client's groups. Members learn of every change before
 // it is answered. Java: ClientManageProcessor.heartBeat.
 func (s *brokerSession) Heartbeat(ctx context.Context, q *protocol.HeartbeatRequest) (*protocol.HeartbeatResponse, error) {
-	return serveBroker(ctx, s, protocol.CodeHeartbeat, "", "", q, (*brokerSession).heartbeat)
+	group := ""
+	switch {
+	case len(q.Consumers) > 0:
+		group = q.Consumers[0].Group
+	case len(q.Producers) > 0:
+		group = q.Producers[0]
+	}
+	return serveBroker(ctx, s, protocol.CodeHeartbeat, "", group, q, (*brokerSession).heartbeat)
 }
 
 func (s *brokerSession) heartbeat(_ context.Context, q *protocol.HeartbeatRequest) (*protocol.HeartbeatResponse, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,6 +73,18 @@ func (g *registrar) add(ctx context.Context, addr string) error {
 	l := &nameServerLink{addr: addr}
 	g.links = append(g.links, l)
 	return g.each(ctx, []*nameServerLink{l}, registerTimeout, g.registerAt)
+}
+
+// remove ends the session with addr for good.
+func (g *registrar) remove(addr string) {
+	g.turn <- struct{}{} // a registration that runs is bounded by registerTimeout
+	defer g.unlock()
+	g.links = slices.DeleteFunc(g.links, func(l *nameServerLink) bool {
+		if l.addr == addr && l.conn != nil {
+			_ = l.conn.Close() // nothing to do about a session that ends badly
+		}
+		return l.addr == addr
+	})
 }
 
 // register sends the topic table to every name server, each within timeout.

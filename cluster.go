@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -48,8 +47,8 @@ type BrokerGroup struct {
 	Name  string
 	Addrs []string // by broker id; nil = chosen by the Transport
 	// Config is what every member shares. Name, Cluster, Addr, Dir, NameServers,
-	// Transport and OnEvent belong to the cluster and are refused. Timings and
-	// Logger, when set, replace the cluster's. Topics are added to the cluster's.
+	// Transport and OnEvent belong to the cluster and are refused. Fields of
+	// Timings and Logger, when set, replace the cluster's. Topics are added to the cluster's.
 	Config BrokerConfig
 }
 
@@ -137,7 +136,7 @@ func (cfg ClusterConfig) withDefaults() (ClusterConfig, error) {
 		checkAddr(&p, fmt.Sprintf("NameServerAddrs[%d]", i), a)
 	}
 	cfg.NameServerAddrs = slices.Clone(cfg.NameServerAddrs)
-	cfg.Topics = checkTopics(&p, cfg.Topics)
+	cfg.Topics = checkTopics(&p, cfg.Topics, cfg.Name, "")
 	cfg.Timings.validate(&p)
 	cfg.Timings = cfg.Timings.withDefaults()
 	if cfg.Transport == nil {
@@ -303,9 +302,7 @@ func (c *Cluster) memberConfig(g BrokerGroup) BrokerConfig {
 	cfg.Dir = filepath.Join(c.dir, fmt.Sprintf("%s-%d", g.Name, masterID))
 	cfg.NameServers = c.NameServerAddrs()
 	cfg.Transport = c.transport
-	if reflect.ValueOf(cfg.Timings).IsZero() {
-		cfg.Timings = c.cfg.Timings
-	}
+	cfg.Timings = cfg.Timings.over(c.cfg.Timings)
 	if cfg.Logger == nil {
 		cfg.Logger = c.cfg.Logger
 	}
@@ -326,7 +323,12 @@ func (c *Cluster) startMember(ctx context.Context, m *member, everywhere bool) e
 	if err != nil {
 		return err
 	}
+	_, err = os.Stat(m.cfg.Dir)
+	fresh := os.IsNotExist(err)
 	if err := b.Start(ctx); err != nil {
+		if fresh { // what a start that failed has made would be in the way of the next one
+			err = errors.Join(err, os.RemoveAll(m.cfg.Dir))
+		}
 		return err
 	}
 	missing, running := c.notRoutable(b)
@@ -473,9 +475,7 @@ func (c *Cluster) fillIn(servers *[]string, tr *Transport, t *Timings, l **slog.
 	if *tr == nil {
 		*tr = c.transport
 	}
-	if reflect.ValueOf(*t).IsZero() {
-		*t = c.cfg.Timings
-	}
+	*t = t.over(c.cfg.Timings)
 	if *l == nil {
 		*l = c.cfg.Logger
 	}
@@ -532,7 +532,8 @@ func (c *Cluster) AddGroup(ctx context.Context, g BrokerGroup) error {
 }
 
 // AddNameServer starts another name server. It returns when every running
-// broker has registered there and every client of the cluster knows it.
+// broker has registered there and every client of the cluster knows it; when a
+// broker can't, nothing is added.
 func (c *Cluster) AddNameServer(ctx context.Context) error {
 	return c.change(ctx, func(ctx context.Context) error {
 		c.mu.Lock()
@@ -543,7 +544,7 @@ func (c *Cluster) AddNameServer(ctx context.Context) error {
 			return err
 		}
 		c.mu.Lock()
-		members, clients := slices.Clone(c.members), slices.Clone(c.clients)
+		members := slices.Clone(c.members)
 		for _, m := range members {
 			m.cfg.NameServers = append(slices.Clone(m.cfg.NameServers), s.Addr())
 		}
@@ -554,14 +555,36 @@ func (c *Cluster) AddNameServer(ctx context.Context) error {
 				errs = append(errs, b.run.Load().reg.add(ctx, s.Addr()))
 			}
 		}
+		if err := errors.Join(errs...); err != nil {
+			return errors.Join(err, c.dropNameServer(s, members))
+		}
+		c.mu.Lock()
+		clients := slices.Clone(c.clients)
+		c.mu.Unlock()
 		for _, cl := range clients {
 			if cl.life.use() == nil {
 				cl.addNameServer(s.Addr())
 			}
 		}
 		c.admin.client.AddNameServer(s.Addr())
-		return errors.Join(errs...)
+		return nil
 	})
+}
+
+// dropNameServer takes back a name server that was not added everywhere.
+func (c *Cluster) dropNameServer(s *NameServer, members []*member) error {
+	c.mu.Lock()
+	c.servers = slices.DeleteFunc(c.servers, func(o *NameServer) bool { return o == s })
+	for _, m := range members {
+		m.cfg.NameServers = slices.DeleteFunc(slices.Clone(m.cfg.NameServers), func(a string) bool { return a == s.Addr() })
+	}
+	c.mu.Unlock()
+	for _, m := range members {
+		if b := c.Broker(m.group, m.id); b != nil && b.life.use() == nil {
+			b.run.Load().reg.remove(s.Addr())
+		}
+	}
+	return s.Close()
 }
 
 // Kill stops a broker as a crash of its process would: what was written stays,

@@ -140,8 +140,9 @@ func newConsumer(cfg ConsumerConfig, events *emitter) (*Consumer, error) {
 func (c *Consumer) Start(ctx context.Context) error {
 	return c.life.start(ctx, func(ctx context.Context) (err error) {
 		var u undo
+		started := false
 		defer func() {
-			if err != nil {
+			if !started { // failed, or a Strategy took the goroutine with it
 				u.run()
 			}
 		}()
@@ -179,7 +180,9 @@ func (c *Consumer) Start(ctx context.Context) error {
 		c.engine.Store(engine)
 		c.client.Start()
 		u.add(func() { _ = c.client.Close() })
-		return engine.Start(ctx)
+		err = engine.Start(ctx)
+		started = err == nil
+		return err
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -104,7 +105,10 @@ func crashOnce(t *testing.T, rnd *rand.Rand, dir string, flush pocketmq.FlushMod
 		var offset int64
 		var id string
 		_, err = fmt.Sscanf(line, "acked %d %d %s", &q, &offset, &id)
-		require.NoError(t, err, "%s: child says %q", what, line)
+		if err != nil { // a line of its testing package: it has failed
+			rest, _ := io.ReadAll(in)
+			t.Fatalf("%s: child says %q\n%s\n%s", what, line, rest, stderr.String())
+		}
 		mq := queue("T", "broker-a", q)
 		if acked[mq] == nil {
 			acked[mq] = make(map[int64]string)

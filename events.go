@@ -9,7 +9,8 @@ import (
 // Event is something that happened in a cluster: one struct per kind, with
 // EventBase embedded. OnEvent functions get events in order from one
 // goroutine, outside all locks. A function that can't keep up loses events
-// (Dropped tells how many), never slows the cluster down. It may call Close.
+// (Dropped tells how many), never slows the cluster down. An event at which it
+// panics counts as lost. It may call Close.
 type Event interface{ Base() EventBase }
 
 // EventBase is common to all events.
@@ -96,28 +97,47 @@ func newEmitter(f func(Event)) *emitter {
 		return nil
 	}
 	e := &emitter{ch: make(chan queuedEvent, eventBuffer), stop: make(chan struct{}), done: make(chan struct{})}
-	go func() {
-		defer close(e.done)
-		deliver := func(q queuedEvent) {
-			f(q.base(EventBase{Time: q.at, Node: q.node, Dropped: e.dropped.Swap(0)}))
+	go e.run(f)
+	return e
+}
+
+// run delivers events until close, then what is queued. A panic of f is an
+// event lost; a goroutine that f ended (runtime.Goexit) is replaced.
+func (e *emitter) run(f func(Event)) {
+	ended := false
+	defer func() {
+		if ended {
+			close(e.done)
+			return
 		}
-		for {
-			select {
-			case q := <-e.ch:
-				deliver(q)
-			case <-e.stop:
-				for { // what was emitted before close is still delivered
-					select {
-					case q := <-e.ch:
-						deliver(q)
-					default:
-						return
-					}
+		e.dropped.Add(1)
+		go e.run(f)
+	}()
+	for {
+		select {
+		case q := <-e.ch:
+			e.deliver(f, q)
+		case <-e.stop:
+			for { // what was emitted before close is still delivered
+				select {
+				case q := <-e.ch:
+					e.deliver(f, q)
+				default:
+					ended = true
+					return
 				}
 			}
 		}
+	}
+}
+
+func (e *emitter) deliver(f func(Event), q queuedEvent) {
+	defer func() {
+		if recover() != nil {
+			e.dropped.Add(1)
+		}
 	}()
-	return e
+	f(q.base(EventBase{Time: q.at, Node: q.node, Dropped: e.dropped.Swap(0)}))
 }
 
 // emit queues an event made by base. It never blocks.

@@ -22,7 +22,7 @@ type Fault struct {
 	Node  string // the server asked: "ns-0", "broker-a/0"
 	From  string // the caller: a client id, or a broker's node name
 	Topic string
-	Group string // producer or consumer group
+	Group string // producer or consumer group; of a heartbeat the first one it names
 	Times int    // acts this often, then stops; 0 = until removed
 
 	// Actions: first the Delay, then at most one of the others, in this order.
@@ -51,18 +51,17 @@ func (h *FaultHandle) Hits() int {
 }
 
 // Wait blocks until the fault has matched at least hits requests. It returns
-// ctx's error when ctx ends first, and an error when the fault was removed
-// before that many.
+// ctx's error when ctx ends first, and an error once the fault is removed.
 func (h *FaultHandle) Wait(ctx context.Context, hits int) error {
 	for {
 		h.mu.Lock()
 		have, removed, changed := h.hits, h.removed, h.changed
 		h.mu.Unlock()
 		switch {
-		case have >= hits:
-			return nil
 		case removed:
 			return fmt.Errorf("fault removed after %d hits, %d were waited for", have, hits)
+		case have >= hits:
+			return nil
 		}
 		select {
 		case <-changed:
@@ -200,7 +199,7 @@ func act[R any](f *Fault, ctx context.Context, oneway bool, serve func() (*R, er
 	switch {
 	case f.Err != nil:
 		var e *protocol.Error
-		if errors.As(f.Err, &e) {
+		if errors.As(f.Err, &e) && e != nil {
 			return nil, &protocol.Error{Code: e.Code, Remark: e.Remark}
 		}
 		return nil, protocol.Errorf(protocol.SystemError, "%v", f.Err)

@@ -22,6 +22,7 @@ type life struct {
 
 	mu       sync.Mutex    // guards the fields below and changes of state
 	abort    func()        // cancels a running start
+	orphan   func() error  // set by a Close that gave up on a running start: the start stops itself
 	started  chan struct{} // closed when a running start has ended
 	finished chan struct{} // made by the first Close, closed when it is done
 	err      error         // what the first Close returned
@@ -74,24 +75,42 @@ func (l *life) start(ctx context.Context, f func(context.Context) error) error {
 	l.state.Store(lifeStarting)
 	l.mu.Unlock()
 
-	err := f(ctx)
+	err := errors.New("its goroutine was ended by user code (runtime.Goexit)")
+	defer func() { _ = l.startEnded(err, started) }()
+	err = f(ctx)
+	return l.startEnded(err, started)
+}
 
+// startEnded notes how a start ended; the second call of one start does
+// nothing. It runs deferred too, for a start that takes its goroutine with it.
+func (l *life) startEnded(err error, started chan struct{}) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer close(started)
-	closing := l.finished != nil
+	select {
+	case <-started:
+		l.mu.Unlock()
+		return err
+	default:
+	}
+	closing, orphan := l.finished != nil, l.orphan
 	switch {
-	case err != nil && closing:
-		l.state.Store(lifeNew) // nothing runs: Close has nothing to stop
+	case err != nil:
+		l.state.Store(lifeNew) // nothing runs: a Close has nothing to stop
+	case orphan != nil:
+		l.state.Store(lifeClosed)
+	default:
+		l.state.Store(lifeRunning) // a Close that waits takes it down
+	}
+	close(started)
+	l.mu.Unlock()
+	switch {
+	case closing:
+		if err == nil && orphan != nil {
+			_ = orphan() // the Close has returned long ago
+		}
 		return fmt.Errorf("%s: %w", l.what, ErrClosed)
 	case err != nil:
-		l.state.Store(lifeNew)
 		return fmt.Errorf("%s: start: %w", l.what, err)
-	case closing:
-		l.state.Store(lifeRunning) // Close takes it down
-		return fmt.Errorf("%s: %w", l.what, ErrClosed)
 	}
-	l.state.Store(lifeRunning)
 	return nil
 }
 
@@ -114,6 +133,13 @@ func (l *life) close(stop, left func() error) error {
 		err := l.err
 		l.mu.Unlock()
 		if late && errors.Is(err, ErrHandlersRunning) {
+			l.mu.Lock()
+			starting := l.started
+			hung := l.orphan != nil
+			l.mu.Unlock()
+			if hung {
+				left = func() error { return waitOr(starting, closeTimeout) }
+			}
 			err = left()
 			l.mu.Lock()
 			l.err = err
@@ -128,20 +154,35 @@ func (l *life) close(stop, left func() error) error {
 		l.abort()
 	}
 	l.mu.Unlock()
-	if starting != nil {
-		<-starting
-	}
 	var err error
-	if l.state.Load() == lifeRunning {
+	if starting != nil && waitOr(starting, closeTimeout) != nil && l.abandon(starting, stop) {
+		err = fmt.Errorf("%s: its start hangs in user code: %w", l.what, ErrHandlersRunning)
+	} else if l.state.Load() == lifeRunning {
 		l.state.Store(lifeClosing)
 		err = stop()
 	}
 	l.mu.Lock()
 	l.err = err
+	if l.orphan == nil {
+		l.state.Store(lifeClosed)
+	}
 	l.mu.Unlock()
-	l.state.Store(lifeClosed)
 	close(done)
 	return err
+}
+
+// abandon leaves a start that does not end to itself. It is false when it has
+// ended meanwhile.
+func (l *life) abandon(started chan struct{}, stop func() error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-started:
+		return false
+	default:
+		l.orphan = stop
+		return true
+	}
 }
 
 // undo collects what a start has opened, to be closed in reverse order.

@@ -24,6 +24,7 @@ const (
 	defaultCompressOver  = 4096
 	defaultClientQueues  = 4
 	defaultMaxInFlight   = 1000
+	maxRetries           = 100
 )
 
 // ProducerConfig configures a Producer. It is copied by NewProducer. The names
@@ -36,7 +37,7 @@ type ProducerConfig struct {
 
 	SendTimeout        time.Duration // of a send with all its attempts [3 s] (sendMsgTimeout)
 	AttemptTimeout     time.Duration // of one attempt; 0 = what is left of SendTimeout / attempts left (sendMsgMaxTimeoutPerRequest)
-	Retries            int           // attempts after the first [2]; NoRetries = none (retryTimesWhenSendFailed)
+	Retries            int           // attempts after the first [2], at most 100; NoRetries = none (retryTimesWhenSendFailed)
 	CompressOver       int           // bodies of at least this many bytes are compressed [4096]; -1 = never (compressMsgBodyOverHowmuch)
 	Compression        Compression   // [Zlib] (compressType)
 	MaxMessageSize     int           // bytes of the user's body, of a batch in all [4 MiB] (maxMessageSize)
@@ -91,6 +92,9 @@ func NewProducer(cfg ProducerConfig) (*Producer, error) {
 	positive(&p, "SendTimeout", &cfg.SendTimeout, defaultSendTimeout)
 	nonNegative(&p, "AttemptTimeout", cfg.AttemptTimeout)
 	orNone(&p, "Retries", &cfg.Retries, defaultRetries)
+	if cfg.Retries > maxRetries {
+		p.add("Retries is %d, at most %d are possible", cfg.Retries, maxRetries)
+	}
 	orNone(&p, "CompressOver", &cfg.CompressOver, defaultCompressOver)
 	if cfg.Compression < Zlib || cfg.Compression > Zstd {
 		p.add("Compression is %d: use Zlib, LZ4 or Zstd", cfg.Compression)

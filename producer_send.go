@@ -81,7 +81,8 @@ func (p *Producer) SendOneway(ctx context.Context, m *Message) error {
 // SendAsync is Send in the background. When it returns nil, done runs exactly
 // once, on another goroutine, with what Send would have returned; otherwise
 // never. With MaxInFlight sends running it blocks until one ends or ctx does;
-// afterwards ctx bounds the send as it bounds Send. m may be reused when
+// afterwards ctx bounds the send as it bounds Send. Asynchronous sends run
+// beside each other: nothing is said about their order. m may be reused when
 // SendAsync has returned. A panic of done is recovered and logged.
 func (p *Producer) SendAsync(ctx context.Context, m *Message, done func(*SendResult, error)) error {
 	if err := p.begin(); err != nil {
@@ -94,12 +95,12 @@ func (p *Producer) SendAsync(ctx context.Context, m *Message, done func(*SendRes
 	}
 	go func() {
 		defer p.sends.leave()
-		defer func() { <-p.slots }()
 		sendCtx, cancel := context.WithCancel(ctx)
 		stop := context.AfterFunc(p.ctx, cancel)
 		res, err := p.count(p.deliver(sendCtx, out))
 		stop()
 		cancel()
+		<-p.slots // before done: it may send the next one
 		defer func() {
 			if r := recover(); r != nil {
 				p.log.Error("SendAsync callback panicked", "panic", r, "stack", string(debug.Stack()))

@@ -3,7 +3,8 @@ package pocketmq
 import "time"
 
 // Timings holds every interval of a cluster and its clients. A zero field
-// means RocketMQ's default, given in brackets; a negative one is refused.
+// means RocketMQ's default, given in brackets, or that of the cluster a client
+// is started through; a negative one is refused, and 100 years are the longest.
 // The Java name of each is given where there is one.
 type Timings struct {
 	BrokerRegister  time.Duration // a broker registers with every name server this often [30 s] (registerNameServerPeriod)
@@ -93,8 +94,8 @@ func (t Timings) Scaled(f float64) Timings {
 	}
 	scale := func(d time.Duration) time.Duration {
 		s := float64(d) * f
-		if s >= float64(1<<63-1) {
-			return 1<<63 - 1
+		if s >= float64(maxInterval) {
+			return maxInterval
 		}
 		return max(time.Duration(s), time.Millisecond)
 	}
@@ -107,19 +108,29 @@ func (t Timings) Scaled(f float64) Timings {
 	return t
 }
 
+// maxInterval is the longest interval: two of them can be added.
+const maxInterval = 100 * 365 * 24 * time.Hour
+
 // withDefaults returns t with zero fields filled in; it shares no slice with t.
-func (t Timings) withDefaults() Timings {
-	def := DefaultTimings()
-	defaults := def.fields()
+func (t Timings) withDefaults() Timings { return t.over(DefaultTimings()) }
+
+// over returns t with its zero fields taken from base, and nothing longer than
+// maxInterval; it shares no slice with either.
+func (t Timings) over(base Timings) Timings {
+	from := base.fields()
 	for i, e := range t.fields() {
 		if *e.d == 0 {
-			*e.d = *defaults[i].d
+			*e.d = *from[i].d
 		}
+		*e.d = min(*e.d, maxInterval)
 	}
-	if len(t.DelayLevels) == 0 {
-		t.DelayLevels = def.DelayLevels
-	} else {
-		t.DelayLevels = append([]time.Duration(nil), t.DelayLevels...)
+	levels := t.DelayLevels
+	if len(levels) == 0 {
+		levels = base.DelayLevels
+	}
+	t.DelayLevels = make([]time.Duration, len(levels))
+	for i, d := range levels {
+		t.DelayLevels[i] = min(d, maxInterval)
 	}
 	return t
 }

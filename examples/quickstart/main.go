@@ -213,7 +213,7 @@ func (t *team) settle(ctx context.Context, events <-chan pocketmq.Event) error {
 		holders := make(map[pocketmq.MessageQueue]int)
 		for _, m := range t.members {
 			queues := m.consumer.Assignment()
-			if len(queues) < 8/len(t.members) {
+			if n := len(t.members); len(queues) < 8/n || len(queues) > (8+n-1)/n {
 				return false
 			}
 			for _, q := range queues {

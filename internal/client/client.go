@@ -95,7 +95,8 @@ func (c *Client) Start() {
 		return
 	}
 	c.started = true
-	c.running.Go(c.loop)
+	c.running.Go(c.routeLoop)
+	c.running.Go(c.beatLoop)
 }
 
 // Close ends the loop and all sessions, fails calls in flight, and returns
@@ -123,22 +124,30 @@ func (c *Client) Close() error {
 // is not added again.
 func (c *Client) AddNameServer(addr string) { c.names.add(addr) }
 
-// loop runs until Close.
-func (c *Client) loop() {
-	routes := time.NewTicker(c.cfg.RouteRefresh)
-	defer routes.Stop()
-	beats := time.NewTicker(c.cfg.Heartbeat)
-	defer beats.Stop()
+// routeLoop and beatLoop run until Close. They are two, so that a slow name
+// server does not make brokers believe that the client has died.
+func (c *Client) routeLoop() {
+	c.every(c.cfg.RouteRefresh, func() { c.refreshRoutes(c.life) })
+}
+
+func (c *Client) beatLoop() {
+	c.every(c.cfg.Heartbeat, func() {
+		if err := c.HeartbeatAll(c.life); err != nil && c.life.Err() == nil {
+			c.cfg.Logger.Warn("heartbeat failed", "err", err)
+		}
+	})
+}
+
+// every calls f at each multiple of d until Close.
+func (c *Client) every(d time.Duration, f func()) {
+	ticker := time.NewTicker(d)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-c.life.Done():
 			return
-		case <-routes.C:
-			c.refreshRoutes(c.life)
-		case <-beats.C:
-			if err := c.HeartbeatAll(c.life); err != nil && c.life.Err() == nil {
-				c.cfg.Logger.Warn("heartbeat failed", "err", err)
-			}
+		case <-ticker.C:
+			f()
 		}
 	}
 }

@@ -123,6 +123,14 @@ func startError(ctx context.Context, group string, last error) error {
 // asked; again after RebalanceRetry when one left something undone, after
 // RouteRetry when a topic has no route. Java: RebalanceService.
 func (r *run) rebalanceLoop(last outcome) {
+	ended := false
+	defer func() {
+		if !ended { // a strategy took the goroutine with it (runtime.Goexit)
+			r.log.Error("allocation strategy ended its goroutine, going on with a new one", "strategy", fmt.Sprintf("%T", r.cfg.Strategy))
+			r.spawn(func() { r.rebalanceLoop(outcome{err: errStrategy}) })
+		}
+	}()
+	defer func() { ended = r.ctx.Err() != nil }()
 	ticker := time.NewTicker(r.cfg.Rebalance)
 	defer ticker.Stop()
 	retry := time.NewTimer(0)
