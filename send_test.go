@@ -568,3 +568,21 @@ func TestASlowRouteLookupIsNotPartOfTheFirstAttempt(t *testing.T) {
 		})
 	}
 }
+
+// Senders that find a route in the cache find the addresses of its brokers too,
+// also at the instant when the first lookup ends.
+func TestFirstSendsOfManyFindTheBroker(t *testing.T) {
+	c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 4}})
+	for range 200 {
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				_, err := p.Send(context.Background(), text("T", "x"))
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		require.NoError(t, p.Close())
+	}
+}

@@ -154,19 +154,18 @@ func (c *Client) keepRoute(route *Route, seq uint64) (_ *Route, changed bool) {
 			route = old.route
 			return false
 		}
+		c.keepAddresses(route) // first: whoever sees the route may ask for them
 		next := &cachedRoute{route: route}
 		next.seq.Store(seq)
 		m[route.Topic] = next
 		changed = true
 		return true
 	})
-	if changed {
-		c.keepAddresses(route)
-	}
 	return route, changed
 }
 
-// keepAddresses notes where the brokers of a new route are.
+// keepAddresses notes where the brokers of a new route are. Its caller is
+// changing the routes.
 func (c *Client) keepAddresses(r *Route) {
 	c.addresses.change(func(m map[string]protocol.BrokerData) bool {
 		for _, b := range r.Brokers {
@@ -210,16 +209,20 @@ func (c *Client) refreshRoutes(ctx context.Context) {
 // forgetBrokers drops the addresses that no route mentions any more.
 // Java: MQClientInstance.cleanOfflineBroker.
 func (c *Client) forgetBrokers() {
-	c.addresses.change(func(m map[string]protocol.BrokerData) bool {
+	// As a change of the routes, so that none comes between.
+	c.routes.change(func(routes map[string]*cachedRoute) bool {
 		mentioned := make(map[string]bool)
-		for _, e := range c.routes.all() {
+		for _, e := range routes {
 			for _, b := range e.route.Brokers {
 				mentioned[b.BrokerName] = true
 			}
 		}
-		before := len(m)
-		maps.DeleteFunc(m, func(name string, _ protocol.BrokerData) bool { return !mentioned[name] })
-		return len(m) != before
+		c.addresses.change(func(m map[string]protocol.BrokerData) bool {
+			before := len(m)
+			maps.DeleteFunc(m, func(name string, _ protocol.BrokerData) bool { return !mentioned[name] })
+			return len(m) != before
+		})
+		return false
 	})
 }
 
