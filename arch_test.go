@@ -121,7 +121,7 @@ var goroutineOwners = map[string]string{
 	"store/append.go":             "a leader in place of callers that left: Close, Kill and Discard join it",
 	"internal/consume/offsets.go": "one commit per broker: joined before the function returns",
 	"internal/consume/run.go":     "all goroutines of an engine: its Close joins them",
-	"store/store.go":              "the flusher of a store: Close, Kill and Discard join it",
+	"store/store.go":              "the flusher and the janitor of a store: Close, Kill and Discard join it",
 }
 
 // allowedCalls lists calls that library code otherwise does not make: file ->

@@ -43,6 +43,10 @@ type Config struct {
 	// CheckpointInterval is the time between two checkpoints while records
 	// arrive. 0 means 5 s. It bounds what must be replayed after a crash.
 	CheckpointInterval time.Duration
+	// CleanInterval is how often the store looks whether there is something to
+	// tidy up that nothing else tells it of. 0 means 10 s. RocketMQ:
+	// cleanResourceInterval.
+	CleanInterval time.Duration
 	// Throwaway never calls fsync: not for files, folders or metadata, and not
 	// on Close. The data survives the end of the process but not of the
 	// machine. SyncFlush and Sync then wait for the write only.
@@ -76,6 +80,9 @@ func (c Config) withDefaults() Config {
 	if c.CheckpointInterval == 0 {
 		c.CheckpointInterval = DefaultCheckpointInterval
 	}
+	if c.CleanInterval == 0 {
+		c.CleanInterval = DefaultCleanInterval
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -101,7 +108,10 @@ func (c Config) validate() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"FlushInterval", c.FlushInterval}, {"FlushTimeout", c.FlushTimeout}, {"CheckpointInterval", c.CheckpointInterval}} {
+	}{
+		{"FlushInterval", c.FlushInterval}, {"FlushTimeout", c.FlushTimeout},
+		{"CheckpointInterval", c.CheckpointInterval}, {"CleanInterval", c.CleanInterval},
+	} {
 		if d.value < 0 {
 			bad("Config.%s is %v: must not be negative; 0 is the default", d.name, d.value)
 		}

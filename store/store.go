@@ -60,6 +60,7 @@ type Store struct {
 	background   sync.WaitGroup // leaders in place of openers that left
 
 	flusher      flusher
+	janitor      janitor
 	checkpointed atomic.Int64 // position of the last checkpoint
 
 	closed atomic.Bool // set when closing has begun
@@ -122,7 +123,9 @@ func open(cfg Config, disk syncer) (_ *Store, err error) {
 	s.flusher.wake = make(chan struct{}, 1)
 	s.flusher.stop = make(chan struct{})
 	s.flusher.done = make(chan struct{})
+	s.janitor.init()
 	go s.runFlusher()
+	go s.runJanitor()
 	return s, nil
 }
 
@@ -261,7 +264,7 @@ func (s *Store) end(how func() error) error {
 }
 
 // endAppends refuses further appends, waits for those under way and ends the
-// flusher, after one more sync if wanted.
+// janitor and then the flusher, after one more sync if wanted.
 func (s *Store) endAppends(sync bool) {
 	s.mu.Lock()
 	s.mu.refuse = ErrClosed
@@ -275,6 +278,7 @@ func (s *Store) endAppends(sync bool) {
 		<-idle
 	}
 	s.background.Wait()
+	s.janitor.end()
 	s.flusher.last = sync
 	close(s.flusher.stop)
 	<-s.flusher.done
