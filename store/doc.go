@@ -30,6 +30,9 @@
 // rest is in memory. The record, not the unit, is the truth about its offset:
 // whatever is missing after a crash is replayed from the last checkpoint.
 //
+// A record is found by its position, or by its store time: those of a queue do
+// not decrease, so OffsetByTime is a binary search.
+//
 // # The data folder
 //
 //	FORMAT              version and identity
@@ -51,6 +54,6 @@
 //
 // # What it does not do
 //
-// It does not look records up by key or by time, delete old files, replicate,
+// It does not look records up by key, delete old files, replicate,
 // or repair damage to synced data.
 package store

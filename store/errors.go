@@ -37,6 +37,9 @@ var (
 	ErrDamaged = errors.New("stored data is damaged")
 	// ErrClosed means that the store is closed, or was while the call waited.
 	ErrClosed = errors.New("store closed")
+	// ErrNoRecord means that there is no record where one was asked for: the
+	// place is not filled yet, or what was there has been deleted.
+	ErrNoRecord = errors.New("no such record")
 	// ErrBadBatch means that a batch is empty, or that its records lie in more
 	// than one queue.
 	ErrBadBatch = errors.New("bad batch")

@@ -77,6 +77,9 @@ type logFile struct {
 
 	// index is set when the file is sealed, or by its first reader.
 	index atomic.Pointer[sparseIndex]
+	// firstTime is the store time of the first record, once a reader has asked
+	// for it while another file followed; 0 before.
+	firstTime atomic.Int64
 	// indexMu lets one reader build the index while others wait for it.
 	indexMu sync.Mutex
 }

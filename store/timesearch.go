@@ -1,0 +1,170 @@
+package store
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"github.com/pocketmq/pocketmq/message"
+)
+
+// Boundary says which offset a search for a time gives. Java: BoundaryType.
+type Boundary int
+
+const (
+	// LowerBoundary is the first record stored at the time or later; Max when
+	// all are older.
+	LowerBoundary Boundary = iota
+	// UpperBoundary is the last record stored at the time or earlier; Min when
+	// all are newer.
+	UpperBoundary
+)
+
+// String is RocketMQ's name of the boundary.
+func (b Boundary) String() string {
+	if b == UpperBoundary {
+		return "UPPER"
+	}
+	return "LOWER"
+}
+
+// OffsetByTime finds the offset of a queue that belongs to a time, by the store
+// times of its records, which grow with their offsets. Store times count
+// milliseconds, so what t has beyond them does not count. The offset lies within
+// the bounds of the queue, and Max is possible; it is Min = Max for an empty queue
+// and 0 for an unknown one. Java: ConsumeQueue.getOffsetInQueueByTime.
+//
+// Errors: [ErrClosed], [ErrDamaged] with file and position, those of the file
+// system. It may block for some reads from disk: besides the units, the first
+// records of some files and then records of one file. Safe for concurrent use.
+func (s *Store) OffsetByTime(topic string, queueID int, t time.Time, b Boundary) (int64, error) {
+	if s.closed.Load() {
+		return 0, ErrClosed
+	}
+	q := s.queues.get(QueueID{topic, queueID})
+	if q == nil {
+		return 0, nil
+	}
+	millis := t.UnixMilli()
+	if b == UpperBoundary {
+		if millis == math.MaxInt64 {
+			return max(q.bounds().Max-1, q.bounds().Min), nil
+		}
+		millis++ // the last one before the first that is newer
+	}
+	offset, err := s.firstNotBefore(q, millis)
+	if err != nil {
+		return 0, err
+	}
+	if b == UpperBoundary {
+		offset--
+	}
+	return max(offset, q.bounds().Min), nil
+}
+
+// firstNotBefore is the first offset of a queue whose record was stored at a
+// time or later. A unit without a record counts as the one behind it, and one
+// whose record has been deleted meanwhile is before any time.
+func (s *Store) firstNotBefore(q *queue, millis int64) (int64, error) {
+	v := q.view()
+	lo, hi := max(v.base, q.bounds().Min), v.max()
+	for lo < hi {
+		mid := lo + (hi-lo)/2
+		before, err := false, error(nil)
+		probe := mid
+		for ; probe < hi; probe++ {
+			before, err = s.storedBefore(q, &v, probe, millis)
+			if !errors.Is(err, ErrNoRecord) {
+				break
+			}
+		}
+		switch {
+		case probe == hi:
+			hi = mid
+		case err != nil:
+			return 0, err
+		case before:
+			lo = probe + 1
+		default:
+			hi = mid
+		}
+	}
+	return lo, nil
+}
+
+// storedBefore reports whether the record at an offset was stored before a
+// time. The first records of its file and of the next one mostly tell, so that
+// no more than one file is read in other places.
+func (s *Store) storedBefore(q *queue, v *view, offset, millis int64) (bool, error) {
+	u, err := s.unitOf(q, v, offset)
+	if errors.Is(err, ErrNoRecord) && offset < q.bounds().Min {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	files := *s.log.files.Load()
+	i := s.log.search(files, u.position)
+	if i < 0 {
+		return true, nil
+	}
+	if t, ok := s.log.firstStoreTime(files, i); ok && t >= millis {
+		return false, nil
+	}
+	if t, ok := s.log.firstStoreTime(files, i+1); ok && t < millis {
+		return true, nil
+	}
+	t, err := s.storeTimeOf(q, v, offset)
+	if errors.Is(err, ErrNoRecord) && u.position < s.log.min() {
+		return true, nil
+	}
+	return t < millis, err
+}
+
+// firstStoreTime is the store time of the first record of file i. ok is false
+// when it has none yet or cannot be read: whoever reads that record meets the
+// error himself. A file's header has a time, too, but the clock may have been
+// put back between that and the record.
+func (c *commitLog) firstStoreTime(files []*logFile, i int) (millis int64, ok bool) {
+	if i >= len(files) {
+		return 0, false
+	}
+	f := files[i]
+	if t := f.firstTime.Load(); t != 0 {
+		return t, true
+	}
+	var rec []byte
+	var err error
+	if f.log.Load() != nil {
+		rec, err = c.record(f.base)
+	} else {
+		rec, err = c.firstRecord(f)
+	}
+	if err != nil {
+		return 0, false
+	}
+	v, err := message.ParseView(rec)
+	if err != nil {
+		return 0, false
+	}
+	if i+1 < len(files) { // else it may still be torn off and written anew
+		f.firstTime.Store(v.StoreTime())
+	}
+	return v.StoreTime(), true
+}
+
+// firstRecord reads the first record of a sealed file without its index.
+func (c *commitLog) firstRecord(f *logFile) ([]byte, error) {
+	fd, err := c.handles.acquire(f.path)
+	if err != nil {
+		return nil, err
+	}
+	defer c.handles.release(fd)
+	x := &sparseIndex{size: f.size.Load()}
+	cur := cursor{file: f, position: f.base - 1}
+	const head = 1 << 10 // of a file: the header and, mostly, a record
+	if _, err := cur.next(fd, x, head); err != nil {
+		return nil, err
+	}
+	return cur.record(fd, x, head)
+}
