@@ -441,7 +441,7 @@ func (s *Store) write(g *group) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
-	files := s.log.fileCount()
+	before := s.log.active
 	if err := s.log.begin(g.batches[0].storeTime); err != nil {
 		return s.fence(fmt.Errorf("start a file: %w", err))
 	}
@@ -471,6 +471,6 @@ func (s *Store) write(g *group) error {
 		}
 	}
 	s.dispatched.Store(s.log.written.Load())
-	s.noteWritten(files)
+	s.noteWritten(s.log.active != before)
 	return nil
 }

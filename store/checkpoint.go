@@ -256,19 +256,25 @@ func (q *queue) stateAt(x *extents, position int64) (queueState, error) {
 	return st, nil
 }
 
+// checkpointWanted reports whether a checkpoint would say more than the last.
+func (s *Store) checkpointWanted() bool {
+	return s.damage == nil && !s.cfg.Throwaway && !s.flusher.broken.Load() &&
+		min(s.dispatched.Load(), s.log.synced.Load()) > s.checkpointed.Load()
+}
+
 // noteStale makes the next open rebuild the queues, however this store ends, if
 // err says that one of them is damaged.
 func (s *Store) noteStale(err error) {
 	if errors.Is(err, errQueueDamaged) && !s.stale.Swap(true) {
-		s.wakeFlusher()
+		s.wakeJanitor()
 	}
 }
 
 // dropStale takes the queues out of the checkpoint file when one of them was
 // found damaged. What the file proves of the log stays, also that of a
-// read-only store, which knows less than its file. Only the flusher calls it.
+// read-only store, which knows less than its file. Only the janitor calls it.
 func (s *Store) dropStale() {
-	if !s.stale.Load() || s.flusher.dropped {
+	if !s.stale.Load() || s.janitor.dropped {
 		return
 	}
 	cp, err := loadCheckpoint(s.cfg.Dir)
@@ -286,12 +292,12 @@ func (s *Store) dropStale() {
 		s.cfg.Logger.Warn("store: a consume queue is damaged, and the checkpoint still refers to it; this is tried again later", "dir", s.cfg.Dir, "err", err)
 		return
 	}
-	s.flusher.dropped = true
+	s.janitor.dropped = true
 }
 
 // writeCheckpoint replaces the checkpoint file. It covers what is dispatched
-// and synced now. Only the flusher calls it, or whoever closes the store after
-// the flusher has ended.
+// and synced now. Only the janitor calls it, or whoever closes the store after
+// the janitor has ended.
 func (s *Store) writeCheckpoint(clean bool) error {
 	cp := checkpoint{
 		clean:    clean,

@@ -292,7 +292,7 @@ func TestCheckpointTakenWhileAppendingCoversExactlyItsPosition(t *testing.T) {
 	}()
 	for range 5 {
 		require.NoError(t, s.Sync(t.Context()))
-		// As the flusher does, which sleeps meanwhile.
+		// As the janitor does, which sleeps meanwhile.
 		require.NoError(t, s.writeCheckpoint(false))
 		data, err := os.ReadFile(checkpointPath(cfg))
 		require.NoError(t, err)

@@ -271,9 +271,6 @@ func (c *commitLog) closeFiles(how func(*logFile) error) error {
 	return errors.Join(errs...)
 }
 
-// fileCount is the number of log files.
-func (c *commitLog) fileCount() int { return len(*c.files.Load()) }
-
 // halfFull reports once per file that it is time to prepare the next one. Only
 // the leader calls it.
 func (c *commitLog) halfFull() bool {

@@ -32,35 +32,26 @@ type flusher struct {
 		sync.Mutex
 		groups  []*group // written, waiting for their sync
 		waiters int      // callers in groups
-		prepare bool     // the next file is wanted
 		closed  bool     // nobody will serve groups any more
 	}
 
-	// Owned by the goroutine.
-	broken   bool // a sync failed: the kernel may have dropped the data
-	reported bool // Config.Fenced has been called
-	dropped  bool // the checkpoint no longer holds the queues; see dropStale
+	// broken means that a sync failed: the kernel may have dropped the data. Set
+	// by the goroutine.
+	broken   atomic.Bool
+	reported bool // Config.Fenced has been called; owned by the goroutine
 }
 
-// noteWritten tells the flusher what a write left to do. Only the leader calls
-// it. files is the number of log files before the write.
-func (s *Store) noteWritten(files int) {
+// noteWritten tells the flusher and the janitor what a write left to do. Only
+// the leader calls it. rolled means that the write began a file.
+func (s *Store) noteWritten(rolled bool) {
 	f := &s.flusher
-	wake := false
-	if !s.cfg.Throwaway && !f.armed.Load() && !f.armed.Swap(true) {
-		wake = true
-	}
-	if now := s.log.fileCount(); now > files && s.cfg.Throwaway {
-		wake = true // a full file to close
+	if !s.cfg.Throwaway && !f.armed.Load() && !f.armed.Swap(true) ||
+		s.cfg.Throwaway && rolled { // a full file to close
+		s.wakeFlusher()
 	}
 	if s.log.halfFull() {
-		f.mu.Lock()
-		f.mu.prepare = true
-		f.mu.Unlock()
-		wake = true
-	}
-	if wake {
-		s.wakeFlusher()
+		s.janitor.prepare.Store(true)
+		s.wakeJanitor()
 	}
 }
 
@@ -147,15 +138,13 @@ func (s *Store) Sync(ctx context.Context) error {
 func (s *Store) runFlusher() {
 	f := &s.flusher
 	defer close(f.done)
-	var flush, checkpoint <-chan time.Time // nil while there is nothing to wait for
+	var flush <-chan time.Time // nil while there is nothing to wait for
 	for {
-		due, checkpointDue := false, false
+		due := false
 		select {
 		case <-f.wake:
 		case <-flush:
 			flush, due = nil, true
-		case <-checkpoint:
-			checkpoint, checkpointDue = nil, true
 		case <-f.stop:
 			s.endFlusher()
 			return
@@ -164,20 +153,8 @@ func (s *Store) runFlusher() {
 			flush = time.After(s.cfg.FlushInterval)
 		}
 		s.flush(due)
-		s.dropStale()
-		if checkpoint == nil && s.checkpointWanted() {
-			checkpoint = time.After(s.cfg.CheckpointInterval)
-		}
-		if checkpointDue && s.checkpointWanted() {
-			if err := s.writeCheckpoint(false); err != nil {
-				// Nothing is lost: the last one stands, and more is replayed.
-				s.cfg.Logger.Warn("store: no checkpoint; the next is tried later", "dir", s.cfg.Dir, "err", err)
-			}
-		}
-		if s.flusher.takePrepare() {
-			if err := s.log.prepareNext(); err != nil {
-				s.cfg.Logger.Warn("store: cannot prepare the next commit-log file; it is made when it is needed", "dir", s.cfg.Dir, "err", err)
-			}
+		if s.checkpointWanted() && !s.janitor.checkpoint.Swap(true) {
+			s.wakeJanitor()
 		}
 		s.reportFenced()
 	}
@@ -196,7 +173,6 @@ func (s *Store) endFlusher() {
 		g.flushErr = ErrClosed
 		close(g.synced)
 	}
-	s.dropStale()
 	s.reportFenced()
 }
 
@@ -234,11 +210,11 @@ func (s *Store) flush(due bool) {
 // kernel may have dropped the data, and a second one would succeed for nothing.
 func (s *Store) syncLog() error {
 	f := &s.flusher
-	if f.broken {
+	if f.broken.Load() {
 		return s.Err()
 	}
 	if err := s.log.sync(); err != nil {
-		f.broken = true
+		f.broken.Store(true)
 		return s.fence(fmt.Errorf("sync: %w", err))
 	}
 	return nil
@@ -273,19 +249,6 @@ func (f *flusher) take() []*group {
 	}
 	f.mu.groups, f.mu.waiters = nil, 0
 	return groups
-}
-
-func (f *flusher) takePrepare() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	wanted := f.mu.prepare
-	f.mu.prepare = false
-	return wanted
-}
-
-// checkpointWanted reports whether a checkpoint would cover more than the last.
-func (s *Store) checkpointWanted() bool {
-	return s.damage == nil && !s.cfg.Throwaway && !s.flusher.broken && min(s.dispatched.Load(), s.log.synced.Load()) > s.checkpointed.Load()
 }
 
 // reportFenced calls Config.Fenced once.

@@ -152,3 +152,6 @@ func assertBodies(t testing.TB, s *Store, topic string, queue int, want []string
 	t.Helper()
 	assert.Equal(t, want, bodies(t, s, topic, queue))
 }
+
+// fileCount is the number of log files.
+func (c *commitLog) fileCount() int { return len(*c.files.Load()) }

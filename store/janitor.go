@@ -1,18 +1,28 @@
 package store
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // DefaultCleanInterval is the default of [Config].CleanInterval.
 const DefaultCleanInterval = 10 * time.Second
 
 // janitor is the second goroutine of a store. It does what nobody waits for, so
-// that the flusher has nothing to do but what somebody does wait for. Close,
-// Kill and Discard end it and wait for it, after the last appender and before
-// the flusher.
+// that the flusher has nothing to do but what somebody does wait for: it prepares
+// the next file, writes the checkpoints, and deletes old files. Close, Kill and
+// Discard end it and wait for it, after the last appender and before the
+// flusher.
 type janitor struct {
 	wake chan struct{} // capacity 1: a wake-up that nobody has taken serves all
 	stop chan struct{} // closed once
 	done chan struct{} // closed when it has ended
+
+	prepare    atomic.Bool // the next file is wanted
+	checkpoint atomic.Bool // it knows of something for a checkpoint, and will write one within the interval
+
+	// Owned by the goroutine.
+	dropped bool // the checkpoint no longer holds the queues; see dropStale
 }
 
 func (j *janitor) init() {
@@ -49,19 +59,27 @@ func (s *Store) wakeJanitor() {
 func (s *Store) runJanitor() {
 	j := &s.janitor
 	defer close(j.done)
-	var tick <-chan time.Time // nil while there is nothing to watch
+	var tick, checkpoint <-chan time.Time // nil while there is nothing to wait for
 	for {
 		if tick == nil && s.watching() {
 			tick = time.After(s.cfg.CleanInterval)
 		}
+		if checkpoint == nil && j.checkpoint.Load() {
+			checkpoint = time.After(s.cfg.CheckpointInterval)
+		}
+		due := false
 		select {
 		case <-j.wake:
 		case <-tick:
 			tick = nil
+		case <-checkpoint:
+			checkpoint, due = nil, true
+			j.checkpoint.Store(false) // before it is looked how far it has to go
 		case <-j.stop:
+			s.dropStale()
 			return
 		}
-		s.tidy()
+		s.tidy(due)
 	}
 }
 
@@ -73,5 +91,34 @@ func (s *Store) watching() bool {
 
 // tidy does the jobs of the janitor. Each returns at once when it has nothing to
 // do, reports its own errors, and leaves what it could not do to a later call.
-func (s *Store) tidy() {
+// checkpointDue means that it is time for a checkpoint.
+func (s *Store) tidy(checkpointDue bool) {
+	s.prepareFile()
+	s.dropStale()
+	if checkpointDue {
+		s.tidyCheckpoint()
+	}
+}
+
+// prepareFile makes the next commit-log file ahead of time, when the leader
+// wants it.
+func (s *Store) prepareFile() {
+	if !s.janitor.prepare.Swap(false) {
+		return
+	}
+	if err := s.log.prepareNext(); err != nil {
+		s.cfg.Logger.Warn("store: cannot prepare the next commit-log file; it is made when it is needed", "dir", s.cfg.Dir, "err", err)
+	}
+}
+
+// tidyCheckpoint writes a checkpoint when there is something new to it.
+func (s *Store) tidyCheckpoint() {
+	if !s.checkpointWanted() {
+		return
+	}
+	if err := s.writeCheckpoint(false); err != nil {
+		// Nothing is lost: the last one stands, and more is replayed.
+		s.cfg.Logger.Warn("store: no checkpoint; the next is tried later", "dir", s.cfg.Dir, "err", err)
+		s.janitor.checkpoint.Store(true)
+	}
 }

@@ -39,7 +39,7 @@ type Store struct {
 	// damage is why the store was opened read-only.
 	damage error
 	// stale means that a queue was found damaged: every checkpoint from now on
-	// makes the next open rebuild them all, and the flusher replaces the one
+	// makes the next open rebuild them all, and the janitor replaces the one
 	// there is at once.
 	stale atomic.Bool
 
@@ -206,7 +206,7 @@ func (s *Store) Close() error {
 	return s.end(func() error {
 		s.endAppends(true)
 		var errs []error
-		if s.damage == nil && !s.flusher.broken {
+		if s.damage == nil && !s.flusher.broken.Load() {
 			errs = append(errs, s.writeCheckpoint(s.fenced.Load() == nil))
 		}
 		if s.damage == nil {
