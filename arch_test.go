@@ -127,8 +127,8 @@ var goroutineOwners = map[string]string{
 // allowedCalls lists calls that library code otherwise does not make: file ->
 // call -> why.
 var allowedCalls = map[string]map[string]string{
-	"cluster.go": {
-		"context.Background": "Kill and KillNameServer take no ctx: they wait for nothing but the end of another change",
+	"cluster_faults.go": {
+		"context.Background": "Kill, PowerOff and KillNameServer take no ctx: they wait for nothing but the end of another change",
 	},
 	"internal/memnet/network.go": {
 		"context.Background": "sessions live until they are closed, longer than the call that dialled them",

@@ -306,6 +306,9 @@ func (b *Broker) Close() error { return b.stop((*store.Store).Close, true) }
 // persisted or said, but what was written stays.
 func (b *Broker) kill() error { return b.stop((*store.Store).Kill, false) }
 
+// powerOff leaves what a loss of power leaves: nothing that was not synced.
+func (b *Broker) powerOff() error { return b.stop((*store.Store).PowerOff, false) }
+
 // discard closes a broker whose data nobody wants.
 func (b *Broker) discard() error { return b.stop((*store.Store).Discard, false) }
 

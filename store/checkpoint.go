@@ -326,7 +326,7 @@ func (s *Store) writeCheckpoint(clean bool) error {
 // one there is.
 func (s *Store) replaceCheckpoint(fill func(*os.File) error) error {
 	path := filepath.Join(s.cfg.Dir, checkpointName)
-	f, err := os.OpenFile(path+tempSuffix, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
+	f, err := s.log.disk.create(path + tempSuffix)
 	if err != nil {
 		return fmt.Errorf("store: write checkpoint: %w", err)
 	}
@@ -335,7 +335,7 @@ func (s *Store) replaceCheckpoint(fill func(*os.File) error) error {
 		err = s.log.disk.file(f)
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(path+tempSuffix, path)
+		err = s.log.disk.rename(path+tempSuffix, path)
 	}
 	if err == nil {
 		err = s.log.disk.dir(s.cfg.Dir)

@@ -91,7 +91,7 @@ func (c *commitLog) commit() error {
 		c.batch = wal.Batch{} // it would keep its buffers for ever
 	}
 	if err != nil {
-		return errors.Join(err, f.rw.Truncate(f.size.Load()))
+		return errors.Join(err, c.disk.truncate(f.rw, f.size.Load()))
 	}
 	f.headerDue = false
 	f.size.Add(c.pending)
@@ -118,7 +118,11 @@ func (c *commitLog) roll(now int64) error {
 	if f.listed, err = c.takePrepared(f.dir); err != nil {
 		return err
 	}
-	if err := f.open(0); err != nil {
+	if !f.listed { // the wal makes them
+		c.disk.madeDir(f.dir)
+		c.disk.madeFile(f.path)
+	}
+	if err := f.open(c.disk, 0); err != nil {
 		return err
 	}
 	if old != nil {
@@ -149,13 +153,10 @@ func (c *commitLog) prepareNext() error {
 		return nil
 	}
 	dir := filepath.Join(c.dir, nextName)
-	if err := os.RemoveAll(dir); err != nil {
+	if err := errors.Join(c.disk.remove(dir), c.disk.makeDir(dir)); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o750); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(filepath.Join(dir, segmentName), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o640)
+	f, err := c.disk.create(filepath.Join(dir, segmentName))
 	if err != nil {
 		return err
 	}
@@ -178,7 +179,7 @@ func (c *commitLog) takePrepared(dir string) (bool, error) {
 		return false, nil
 	}
 	c.prepared = false
-	return true, os.Rename(filepath.Join(c.dir, nextName), dir)
+	return true, c.disk.rename(filepath.Join(c.dir, nextName), dir)
 }
 
 // dropPrepared removes the prepared folder.
@@ -186,7 +187,7 @@ func (c *commitLog) dropPrepared() error {
 	c.prepare.Lock()
 	defer c.prepare.Unlock()
 	c.prepared = false
-	return os.RemoveAll(filepath.Join(c.dir, nextName))
+	return c.disk.remove(filepath.Join(c.dir, nextName))
 }
 
 // sync makes everything written so far durable, file after file, and publishes
@@ -247,6 +248,7 @@ func (c *commitLog) retire() error {
 		if err := c.closing()(f); err != nil {
 			return err
 		}
+		c.disk.finished(f.path)
 	}
 	return nil
 }

@@ -59,11 +59,11 @@ type Config struct {
 	// Arrived, when not nil, is called after a record became readable through
 	// Get, in the order of the log. It runs on the appending goroutine and
 	// delays every appender: it must be fast, must not block and must not call
-	// Append, Close, Kill or Discard.
+	// Append, Close, Kill, PowerOff or Discard.
 	Arrived func(topic string, queueID int, offset int64, tagsCode int64)
 	// Fenced, when not nil, is called once when a write or sync error has
 	// fenced the store, from a goroutine of the store and without any lock.
-	// Close, Kill and Discard wait for it, so it must not call them.
+	// Close, Kill, PowerOff and Discard wait for it, so it must not call them.
 	Fenced func(err error)
 }
 

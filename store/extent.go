@@ -147,14 +147,14 @@ func (x *extents) extentLocked(number uint32) (*extent, error) {
 	if n := len(x.files); n > 0 && x.files[n-1].number == number {
 		return x.files[n-1], nil
 	}
-	if err := os.MkdirAll(x.dir, 0o750); err != nil {
+	if err := x.disk.makeDir(x.dir); err != nil {
 		return nil, err
 	}
 	e := &extent{number: number, path: filepath.Join(x.dir, extentName(number))}
 	if _, err := rand.Read(e.stamp[:]); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(e.path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o640)
+	f, err := x.disk.create(e.path)
 	if err != nil {
 		return nil, err
 	}
@@ -286,6 +286,7 @@ func (x *extents) closeFull() error {
 		if err != nil {
 			return err
 		}
+		x.disk.finished(e.path)
 	}
 	return nil
 }
@@ -306,7 +307,7 @@ func (x *extents) load(states []extentState, next uint32) (ok bool, err error) {
 			return false, nil
 		}
 		e := &extent{number: st.number, stamp: st.stamp, listed: true, path: filepath.Join(x.dir, extentName(st.number))}
-		if e.file, err = os.OpenFile(e.path, os.O_RDWR, 0); err != nil {
+		if e.file, err = x.disk.open(e.path); err != nil {
 			return false, nil // missing: rebuilt
 		}
 		files = append(files, e)
@@ -322,7 +323,7 @@ func (x *extents) load(states []extentState, next uint32) (ok bool, err error) {
 		return false, nil
 	}
 	for i, e := range files {
-		if err := e.file.Truncate(int64(states[i].blocks) * blockSize); err != nil {
+		if err := x.disk.truncate(e.file, int64(states[i].blocks)*blockSize); err != nil {
 			return false, err
 		}
 	}
@@ -361,7 +362,7 @@ func (x *extents) removeOthers() error {
 		if !ok || x.has(number) {
 			continue
 		}
-		if err := os.RemoveAll(filepath.Join(x.dir, entry.Name())); err != nil {
+		if err := x.disk.remove(filepath.Join(x.dir, entry.Name())); err != nil {
 			return err
 		}
 	}

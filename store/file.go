@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -91,7 +92,10 @@ func newLogFile(root string, h fileHeader) *logFile {
 
 // open opens the wal and our own handle. The segment must be empty or verified
 // to its end; records is what it must then hold.
-func (f *logFile) open(records int64) error {
+func (f *logFile) open(disk syncer, records int64) error {
+	if err := spareHandles(f.path); err != nil {
+		return err
+	}
 	log, err := wal.Open(f.dir, walOptions())
 	if err != nil {
 		return err
@@ -106,7 +110,7 @@ func (f *logFile) open(records int64) error {
 	}
 	var rw *os.File
 	if err == nil {
-		rw, err = os.OpenFile(f.path, os.O_RDWR, 0)
+		rw, err = disk.open(f.path)
 	}
 	if err != nil {
 		return errors.Join(err, closeWalUnsynced(log)) // nothing was written by it
@@ -114,6 +118,29 @@ func (f *logFile) open(records int64) error {
 	f.log.Store(log)
 	f.rw = rw
 	return nil
+}
+
+// spareHandles fails when a segment cannot be opened as often at a time as the
+// wal will open it. The wal keeps a handle of a segment that it then cannot read,
+// until the garbage collector finds it. It does so still when somebody takes the
+// last handles meanwhile.
+func spareHandles(segment string) error {
+	var spare [2]*os.File
+	var err error
+	for i := range spare {
+		if spare[i], err = os.Open(segment); err != nil {
+			break
+		}
+	}
+	for _, f := range spare {
+		if f != nil {
+			_ = f.Close() // was not even read
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the wal makes it, as the last thing that it does
+	}
+	return err
 }
 
 // close lets the wal and our handle go. Closing a wal fsyncs it.

@@ -80,6 +80,7 @@ func makeDirs(dir string, sync syncer) error {
 		return err
 	}
 	for _, made := range slices.Backward(missing) {
+		sync.madeDir(made)
 		if err := sync.dir(filepath.Dir(made)); err != nil {
 			return fmt.Errorf("sync parent of %s: %w", made, err)
 		}
@@ -155,7 +156,7 @@ func checkNew(dir string) error {
 // renamed.
 func replaceFile(path string, data []byte, sync syncer) error {
 	temp := path + tempSuffix
-	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
+	f, err := sync.create(temp)
 	if err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func replaceFile(path string, data []byte, sync syncer) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(temp, path); err != nil {
+	if err := sync.rename(temp, path); err != nil {
 		return err
 	}
 	return sync.dir(filepath.Dir(path))

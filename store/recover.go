@@ -121,7 +121,7 @@ func (s *Store) loadQueues(cp *checkpoint) error {
 		// checkpoint covers, and would grow into it with other records. In any
 		// other store the checkpoint stays below the cut, and is kept for what
 		// it proves.
-		if err := os.Remove(filepath.Join(s.cfg.Dir, checkpointName)); err != nil {
+		if err := s.log.disk.remove(filepath.Join(s.cfg.Dir, checkpointName)); err != nil {
 			return err
 		}
 	}
@@ -199,7 +199,7 @@ func (c *commitLog) recover(r *recovery) error {
 	if err := last.checkAlone(); err != nil {
 		return err
 	}
-	if err := last.open(r.end - last.base + 1); err != nil {
+	if err := last.open(c.disk, r.end-last.base+1); err != nil {
 		return err
 	}
 	c.active = last
@@ -210,6 +210,7 @@ func (c *commitLog) recover(r *recovery) error {
 func (c *commitLog) find(r *recovery) error {
 	err := os.Mkdir(c.dir, 0o750)
 	if err == nil {
+		c.disk.madeDir(c.dir)
 		return c.disk.dir(filepath.Dir(c.dir))
 	}
 	if !errors.Is(err, fs.ErrExist) {
@@ -374,16 +375,16 @@ func (r *recovery) path(c *commitLog, b *badEntry) string {
 // so that the log is a chain at any moment, then the rest of the last one kept.
 func (c *commitLog) cutTorn(r *recovery, keep int) error {
 	for i := len(r.files) - 1; i >= keep; i-- {
-		if err := errors.Join(os.RemoveAll(r.files[i].dir), c.disk.dir(c.dir)); err != nil {
+		if err := errors.Join(c.disk.remove(r.files[i].dir), c.disk.dir(c.dir)); err != nil {
 			return err
 		}
 	}
 	if b := r.bad; b.file < keep {
-		f, err := os.OpenFile(r.files[b.file].path, os.O_RDWR, 0)
+		f, err := c.disk.open(r.files[b.file].path)
 		if err != nil {
 			return err
 		}
-		err = f.Truncate(b.offset)
+		err = c.disk.truncate(f, b.offset)
 		if err == nil {
 			err = c.disk.file(f)
 		}
@@ -421,7 +422,7 @@ func (c *commitLog) settle(r *recovery, files []*logFile) error {
 }
 
 func (c *commitLog) rewrite(f *logFile, off int64) error {
-	file, err := os.OpenFile(f.path, os.O_RDWR, 0)
+	file, err := c.disk.open(f.path)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Store is an open data folder: one commit log and the consume queues derived
-// from it. It is made by [Open] and ended by Close, Kill or Discard. All
+// from it. It is made by [Open] and ended by Close, Kill, PowerOff or Discard. All
 // methods are safe for concurrent use.
 //
 // Invariants: synced <= written; dispatched <= written, and equal between
@@ -95,6 +95,8 @@ func open(cfg Config, disk syncer) (_ *Store, err error) {
 	}
 	if cfg.Throwaway {
 		disk = volatile()
+	} else {
+		disk = disk.recorded()
 	}
 	lock, err := claimDir(cfg, disk)
 	if err != nil {
@@ -232,6 +234,24 @@ func (s *Store) Kill() error {
 			closed = nil // known to be broken
 		}
 		return errors.Join(closed, s.extents.close())
+	})
+}
+
+// PowerOff ends the store as a loss of power would: it does what Kill does, and
+// then every byte is gone that no fsync has covered, and so is every file and
+// folder whose name no fsync of its folder has. It is for tests of what depends on
+// the store. The folder "config" is not touched: its owner syncs each change.
+//
+// It takes as much as a disk may; a real one often keeps more. For a throwaway
+// store it does nothing but return an error.
+func (s *Store) PowerOff() error {
+	if s.cfg.Throwaway {
+		return fmt.Errorf("store: folder %s is a throwaway one, nothing of it is ever synced; use a store with a folder that is kept", s.cfg.Dir)
+	}
+	return s.end(func() error {
+		s.endAppends(false)
+		closed := s.log.closeFiles((*logFile).closeUnsynced)
+		return errors.Join(closed, s.extents.close(), s.log.disk.ledger.cut())
 	})
 }
 

@@ -1,0 +1,113 @@
+package pocketmq
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Kill stops a broker as a crash of its process would: what was written stays,
+// nothing more is flushed or said, its sessions are reset, callers in flight
+// get ErrUnknownOutcome, locks and files are let go.
+func (c *Cluster) Kill(group string, id int64) error {
+	return c.change(context.Background(), func(context.Context) error {
+		b, err := c.running(group, id)
+		if err != nil {
+			return err
+		}
+		return b.kill()
+	})
+}
+
+// PowerOff stops a broker as a loss of power would: as Kill, and then every byte
+// of its folder that no fsync had covered is gone, and files whose names no sync
+// of their folder had covered vanish. What SyncFlush acknowledged is there at the
+// next Restart, of the rest what was written until Timings.FlushInterval before.
+//
+// A cluster without ClusterConfig.Dir never syncs: ErrNotSupported, and the
+// broker serves on.
+func (c *Cluster) PowerOff(group string, id int64) error {
+	return c.change(context.Background(), func(context.Context) error {
+		if c.throwaway {
+			return fmt.Errorf("power off broker %s: a throwaway cluster never syncs, so nothing would be left; give ClusterConfig.Dir a folder: %w", nodeName(group, id), ErrNotSupported)
+		}
+		b, err := c.running(group, id)
+		if err != nil {
+			return err
+		}
+		return b.powerOff()
+	})
+}
+
+// running returns a member that serves.
+func (c *Cluster) running(group string, id int64) (*Broker, error) {
+	b := c.Broker(group, id)
+	if b == nil {
+		return nil, c.noMember(group, id)
+	}
+	if b.life.use() != nil {
+		return nil, fmt.Errorf("broker %s is not running", nodeName(group, id))
+	}
+	return b, nil
+}
+
+func (c *Cluster) noMember(group string, id int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var names []string
+	for _, m := range c.members {
+		names = append(names, nodeName(m.group, m.id))
+	}
+	return fmt.Errorf("the cluster has no broker %s, it has %s: %w", nodeName(group, id), strings.Join(names, ", "), ErrNotFound)
+}
+
+// Restart starts a broker that was killed or closed again, with the same
+// address, folder and config. It returns when the broker is routable at every
+// name server that runs and can be reached; when some run and none can be
+// reached it fails.
+func (c *Cluster) Restart(ctx context.Context, group string, id int64) error {
+	return c.change(ctx, func(ctx context.Context) error {
+		m := c.member(group, id)
+		if m == nil {
+			return c.noMember(group, id)
+		}
+		if b := c.Broker(group, id); b != nil && b.life.use() == nil {
+			return fmt.Errorf("broker %s is running: Kill or Close it first", nodeName(group, id))
+		}
+		return c.startMember(ctx, m, false)
+	})
+}
+
+// KillNameServer stops name server i as a crash would: sessions are reset.
+func (c *Cluster) KillNameServer(i int) error {
+	return c.change(context.Background(), func(context.Context) error {
+		s := c.NameServer(i)
+		switch {
+		case s == nil:
+			return fmt.Errorf("the cluster has no name server %d: %w", i, ErrNotFound)
+		case s.life.use() != nil:
+			return fmt.Errorf("name server %d is not running", i)
+		}
+		return s.Close()
+	})
+}
+
+// RestartNameServer starts name server i again at the same address, with empty
+// tables: brokers are there again once they register next, within
+// Timings.BrokerRegister.
+func (c *Cluster) RestartNameServer(ctx context.Context, i int) error {
+	return c.change(ctx, func(ctx context.Context) error {
+		s := c.NameServer(i)
+		switch {
+		case s == nil:
+			return fmt.Errorf("the cluster has no name server %d: %w", i, ErrNotFound)
+		case s.life.use() == nil:
+			return fmt.Errorf("name server %d is running: KillNameServer first", i)
+		}
+		_, err := c.startNameServer(ctx, i, s.Addr())
+		return err
+	})
+}
+
+// Inject puts a Fault before the handlers of all name servers and brokers.
+func (c *Cluster) Inject(f Fault) *FaultHandle { return c.wire.faults.inject(f) }
