@@ -82,25 +82,23 @@ func (c *checker) record(e logEntry) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
-	v, err := message.ParseView(e.record)
-	if err != nil || v.Size() != len(e.record) {
-		return c.problem("position %d in %s: not a record: %v", e.position, e.file.path, err)
-	}
-	if v.Position() != e.position {
-		return c.problem("position %d in %s: the record says %d", e.position, e.file.path, v.Position())
-	}
-	if err := v.CheckBody(); err != nil {
+	r, err := slotOf(e.file.path, e.position, e.record)
+	if err != nil {
 		return c.problem("position %d in %s: %v", e.position, e.file.path, err)
 	}
-	if undispatched(v.SysFlag()) {
+	if !r.lost {
+		if err := message.View(e.record).CheckBody(); err != nil {
+			return c.problem("position %d in %s: %v", e.position, e.file.path, err)
+		}
+	}
+	if r.silent {
 		return nil
 	}
-	key := QueueID{string(v.Topic()), int(v.QueueID())}
+	key, offset := r.key, r.offset
 	q := c.queues[key]
 	if q == nil {
 		return c.problem("position %d: topic %q queue %d is not in the queue table", e.position, key.Topic, key.ID)
 	}
-	offset := v.QueueOffset()
 	if offset != q.next {
 		err := c.problem("position %d: topic %q queue %d: queue offset %d follows %d", e.position, key.Topic, key.ID, offset, q.next-1)
 		if err != nil {
@@ -121,7 +119,7 @@ func (c *checker) record(e logEntry) error {
 		c.s.noteStale(err)
 		return c.problem("topic %q queue %d: %w", key.Topic, key.ID, err)
 	}
-	want := unit{position: e.position, size: int32(len(e.record)), tags: v.TagsCode()}
+	want := r.unit
 	if got != want {
 		return c.problem("topic %q queue %d offset %d: the unit says position %d size %d tagsCode %d, the log %d, %d, %d",
 			key.Topic, key.ID, offset, got.position, got.size, got.tags, want.position, want.size, want.tags)

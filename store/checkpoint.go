@@ -279,20 +279,24 @@ func (s *Store) dropStale() {
 	}
 	cp, err := loadCheckpoint(s.cfg.Dir)
 	if err == nil && cp != nil && cp.position > 0 {
-		cp.clean, cp.position, cp.queues = false, 0, nil
-		err = s.replaceCheckpoint(func(f *os.File) error {
-			w := newCheckpointWriter(f)
-			if err := w.start(cp, 0); err != nil {
-				return err
-			}
-			return w.finish(nil, 0)
-		})
+		err = s.replaceCheckpoint(func(f *os.File) error { return writeProof(f, *cp) })
 	}
 	if err != nil {
 		s.cfg.Logger.Warn("store: a consume queue is damaged, and the checkpoint still refers to it; this is tried again later", "dir", s.cfg.Dir, "err", err)
 		return
 	}
 	s.janitor.dropped = true
+}
+
+// writeProof writes a checkpoint that keeps what cp says about the log and holds
+// nothing that is derived from it.
+func writeProof(f *os.File, cp checkpoint) error {
+	cp.clean, cp.position, cp.queues = false, 0, nil
+	w := newCheckpointWriter(f)
+	if err := w.start(&cp, 0); err != nil {
+		return err
+	}
+	return w.finish(nil, 0)
 }
 
 // writeCheckpoint replaces the checkpoint file. It covers what is dispatched

@@ -1,10 +1,6 @@
 package store
 
-import (
-	"errors"
-
-	"github.com/pocketmq/pocketmq/message"
-)
+import "errors"
 
 // Dispatch turns records of the log into units of consume queues, in the order
 // of their positions. The leader of a group does it right after the write, so
@@ -41,26 +37,15 @@ func (s *Store) dispatchBatch(b *Batch) error {
 	return errs
 }
 
-// dispatchRecord dispatches a record read back from the log. It fails when the
-// record contradicts its place or its queue.
+// dispatchRecord dispatches a record read back from the log, or the void unit of
+// a lost one. It fails when the record contradicts its place or its queue.
 func (s *Store) dispatchRecord(e logEntry) error {
-	v, err := message.ParseView(e.record)
-	switch {
-	case err != nil:
-		return damagef(e.file.path, e.position, "%v", err)
-	case v.Size() != len(e.record):
-		return damagef(e.file.path, e.position, "the record has %d bytes and says %d", len(e.record), v.Size())
-	case v.Position() != e.position:
-		return damagef(e.file.path, e.position, "the record says it is at position %d", v.Position())
-	case v.QueueID() < 0:
-		return damagef(e.file.path, e.position, "the record has queue id %d", v.QueueID())
+	r, err := slotOf(e.file.path, e.position, e.record)
+	if err != nil || r.silent {
+		return err
 	}
-	if undispatched(v.SysFlag()) {
-		return nil
-	}
-	q := s.queues.make(string(v.Topic()), int(v.QueueID()))
-	u := unit{position: e.position, size: int32(len(e.record)), tags: v.TagsCode()}
-	return s.dispatch(q, v.QueueOffset(), u, s.log.min() > 1)
+	q := s.queues.make(r.key.Topic, r.key.ID)
+	return s.dispatch(q, r.offset, r.unit, s.log.min() > 1)
 }
 
 // replay dispatches what the log holds behind a position.

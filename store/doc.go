@@ -41,6 +41,7 @@
 //	commitlog/next.tmp/ the prepared next one
 //	consumequeue/N      extent files of 64 MiB
 //	checkpoint          how far it is synced, and the queues up to there
+//	salvage-TIME/       what a salvage has changed, as it was; nothing reads it
 //	config/             the broker's; not touched
 //
 // # Failures
@@ -54,6 +55,5 @@
 //
 // # What it does not do
 //
-// It does not look records up by key, delete old files, replicate,
-// or repair damage to synced data.
+// It does not look records up by key, delete old files, or replicate.
 package store

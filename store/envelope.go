@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math/bits"
-
-	"github.com/pocketmq/pocketmq/message"
 )
 
 // Every entry of a commit-log file is an envelope around one record:
@@ -36,9 +34,9 @@ const (
 	magicHeader = 0xDAA320F1
 
 	// minRecord is the size of the smallest record or header accepted, and
-	// minStored what the smallest record takes in a segment.
+	// minStored what the smallest record, a lost one, takes in a segment.
 	minRecord = headerSize
-	minStored = 1 + crcSize + 1 + message.MinRecordSize
+	minStored = 1 + crcSize + 1 + lostFixed
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -93,7 +91,7 @@ func plausible(b []byte) bool {
 		return false
 	}
 	switch binary.BigEndian.Uint32(b[4:]) {
-	case magicV1, magicV2, magicHeader:
+	case magicV1, magicV2, magicHeader, magicLost:
 		return true
 	}
 	return false
@@ -137,6 +135,8 @@ func storedSize(entry int) int64 { return int64(uvarintLen(uint64(entry)) + entr
 type hit struct {
 	position int64
 	distance int64
+	from, to int    // its bytes, the wal's length included
+	record   []byte // aliases the data
 }
 
 // synced is the position that the hit proves to have been synced.
@@ -191,7 +191,7 @@ func searchEntries(data []byte, from int, first int64, yield func(hit) bool) {
 			if ahead > int64(begin/minStored) || ahead == 0 && from > 0 || d > uint64(pos) {
 				continue
 			}
-			if !yield(hit{position: pos, distance: int64(d)}) {
+			if !yield(hit{position: pos, distance: int64(d), from: begin, to: start + size, record: data[at : start+size]}) {
 				return
 			}
 			i = max(i, start+size)

@@ -81,7 +81,11 @@ func TestHeaderIsReadBack(t *testing.T) {
 
 func hits(data []byte, from int, first int64) (list []hit) {
 	searchEntries(data, from, first, func(h hit) bool {
-		list = append(list, h)
+		entry, n, ok := cutEntry(data[h.from:])
+		if rec, _, valid := openEntry(entry, h.position); !ok || !valid || n != h.to-h.from || string(rec) != string(h.record) {
+			panic("the hit is not where it says")
+		}
+		list = append(list, hit{position: h.position, distance: h.distance})
 		return true
 	})
 	return list
@@ -90,18 +94,18 @@ func hits(data []byte, from int, first int64) (list []hit) {
 func TestSearchFindsEveryEntryBehindGarbage(t *testing.T) {
 	garbage := []byte{0x05, 0xDA, 0xA3, 0x20, 0xA7, 0xDA, 0xA3, 0x20, 0xFF, 0xFF, 0xFF}
 	garbage = append(garbage, make([]byte, 100)...)
-	data := bytes.Clone(garbage) // where the entry of position 10 was
+	data := bytes.Clone(garbage) // where the entry of position 110 was
 	var want []hit
-	for pos := int64(11); pos <= 20; pos++ {
+	for pos := int64(111); pos <= 120; pos++ {
 		data = appendEntry(data, sealed(t, "body", pos, 5))
 		want = append(want, hit{position: pos, distance: pos - 5})
 	}
-	assert.Equal(t, want, hits(data, 0, 10))
-	assert.Equal(t, want[1:], hits(data, len(garbage)+1, 10), "an entry that begins before the start does not count")
-	assert.Equal(t, want[4:], hits(data, 0, 15), "nor do positions before the first")
-	assert.Equal(t, want[5:], hits(data, 1, 15), "nor that of an entry known to be before the start")
+	assert.Equal(t, want, hits(data, 0, 110))
+	assert.Equal(t, want[1:], hits(data, len(garbage)+1, 110), "an entry that begins before the start does not count")
+	assert.Equal(t, want[4:], hits(data, 0, 115), "nor do positions before the first")
+	assert.Equal(t, want[5:], hits(data, 1, 115), "nor that of an entry known to be before the start")
 	assert.Empty(t, hits(data, 0, 1), "nor those of which there cannot be so many in the bytes before")
-	assert.Equal(t, want, hits(data[len(garbage):], 0, 11))
+	assert.Equal(t, want, hits(data[len(garbage):], 0, 111))
 }
 
 func TestSearchStopsWhenToldTo(t *testing.T) {

@@ -18,7 +18,8 @@ type GetStatus int
 // offset to go on with.
 //
 // Differs: OFFSET_FOUND_NULL and MESSAGE_WAS_REMOVING do not occur, because a
-// queue has no holes and does not outlive its records.
+// queue has no holes and does not outlive its records. Offsets whose records are
+// lost, see [PlanSalvage], are passed over like records that do not match.
 const (
 	GetFound         GetStatus = iota // records; next is behind the last unit looked at. FOUND
 	GetNoQueue                        // the queue is unknown; next 0. NO_MATCHED_LOGIC_QUEUE
@@ -143,7 +144,7 @@ func (s *Store) choose(v *view, r GetRequest, chosen *[]unit) (next int64, err e
 		}
 		for i := 0; i < len(units)/unitSize && next < stop; i++ {
 			u := unitAt(units, i)
-			if r.Match == nil || r.Match(u.tags) {
+			if u.size > 0 && (r.Match == nil || r.Match(u.tags)) { // else void: its record is lost
 				bytes -= int64(u.size)
 				if bytes < 0 && len(*chosen) > 0 {
 					return next, nil

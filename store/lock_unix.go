@@ -4,6 +4,7 @@ package store
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -16,8 +17,24 @@ func lockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	return takeLock(f)
+}
+
+// lockExisting is lockFile for a file that must be there and may be read-only.
+func lockExisting(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		f, err = os.Open(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return takeLock(f)
+}
+
+func takeLock(f *os.File) (*os.File, error) {
 	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return f, nil
 		}
@@ -28,7 +45,7 @@ func lockFile(path string) (*os.File, error) {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, errLocked
 		}
-		return nil, &os.PathError{Op: "flock", Path: path, Err: err}
+		return nil, &os.PathError{Op: "flock", Path: f.Name(), Err: err}
 	}
 }
 

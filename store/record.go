@@ -16,7 +16,7 @@ import (
 // DefaultMessageStore.lookMessageByOffset.
 //
 // Errors: [ErrNoRecord] for a position outside of [Positions.Min,
-// Positions.Written]; [ErrDamaged] with file and position; [ErrClosed]; those of
+// Positions.Written], and for one whose record is lost, see [PlanSalvage]; [ErrDamaged] with file and position; [ErrClosed]; those of
 // the file system. It may block for reads from disk. Safe for concurrent use.
 func (s *Store) Record(position int64) ([]byte, error) {
 	if s.closed.Load() {
@@ -25,6 +25,9 @@ func (s *Store) Record(position int64) ([]byte, error) {
 	rec, err := s.log.record(position)
 	if err != nil {
 		return nil, s.recordError(position, err)
+	}
+	if isLost(rec) {
+		return nil, fmt.Errorf("store: position %d: %w: it was lost to damage, and salvaged without it", position, ErrNoRecord)
 	}
 	return rec, nil
 }

@@ -93,7 +93,11 @@ func (s *Store) setDamage(path string, position int64, reason string) {
 // log; or, when the checkpoint does not fit the log or its files, all of it.
 func (s *Store) loadQueues(cp *checkpoint) error {
 	first, end := s.log.min(), s.log.written.Load()
-	if cp != nil && cp.position >= first-1 && cp.position > 0 && cp.position <= end {
+	// A damaged log ends, for now, where its damage begins. Its queues end there
+	// too, and the files of what lies behind stay: they tell a salvage which
+	// records it has lost.
+	cut := s.damage != nil && cp != nil && cp.position > end
+	if cp != nil && cp.position >= first-1 && cp.position > 0 && (cp.position <= end || cut) {
 		ok, err := s.extents.load(cp.extents, cp.next)
 		if err != nil {
 			return fmt.Errorf("load consume queues: %w", err)
@@ -102,11 +106,18 @@ func (s *Store) loadQueues(cp *checkpoint) error {
 			list := make([]*queue, len(cp.queues))
 			for i, st := range cp.queues {
 				list[i] = st.restore(uint32(i))
+				if cut && err == nil {
+					st, err = list[i].stateAt(&s.extents, end)
+					list[i] = st.restore(uint32(i))
+				}
 			}
-			s.queues.replace(list)
-			s.dispatched.Store(cp.position)
-			s.checkpointed.Store(cp.position)
-			err := s.replay(cp.position)
+			position := min(cp.position, end)
+			if err == nil {
+				s.queues.replace(list)
+				s.dispatched.Store(position)
+				s.checkpointed.Store(position)
+				err = s.replay(position)
+			}
 			if err == nil || !errors.Is(err, ErrDamaged) {
 				return err
 			}
@@ -206,7 +217,7 @@ func (c *commitLog) recover(r *recovery) error {
 	return nil
 }
 
-// find lists the files of the log and reads their headers.
+// find makes the folder of the log when it is missing, and lists what is in it.
 func (c *commitLog) find(r *recovery) error {
 	err := os.Mkdir(c.dir, 0o750)
 	if err == nil {
@@ -216,6 +227,14 @@ func (c *commitLog) find(r *recovery) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+	if err := c.list(r); err != nil {
+		return err
+	}
+	return c.dropPrepared()
+}
+
+// list finds the files of the log and reads their headers. It changes nothing.
+func (c *commitLog) list(r *recovery) error {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
 		return err
@@ -247,7 +266,7 @@ func (c *commitLog) find(r *recovery) error {
 		r.files = append(r.files, f)
 	}
 	slices.SortFunc(r.files, func(a, b foundFile) int { return int(min(1, max(-1, a.base-b.base))) })
-	return c.dropPrepared()
+	return nil
 }
 
 // examine finds the end of the good part.

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-
-	"github.com/pocketmq/pocketmq/message"
 )
 
 // Store is an open data folder: one commit log and the consume queues derived
@@ -139,11 +137,9 @@ func (s *Store) startAppends() error {
 		if err != nil {
 			return err
 		}
-		v, err := message.ParseView(rec)
-		if err != nil {
+		if s.mu.storeTime, err = storeTimeOfEntry(rec); err != nil {
 			return damagef(s.log.dir, last, "%v", err)
 		}
-		s.mu.storeTime = v.StoreTime()
 	}
 	for _, q := range s.queues.all() {
 		q.next = q.bounds().Max

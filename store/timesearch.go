@@ -4,8 +4,6 @@ import (
 	"errors"
 	"math"
 	"time"
-
-	"github.com/pocketmq/pocketmq/message"
 )
 
 // Boundary says which offset a search for a time gives. Java: BoundaryType.
@@ -143,14 +141,14 @@ func (c *commitLog) firstStoreTime(files []*logFile, i int) (millis int64, ok bo
 	if err != nil {
 		return 0, false
 	}
-	v, err := message.ParseView(rec)
-	if err != nil {
+	// That of a lost one lies between those around it, which is all that is asked.
+	if millis, err = storeTimeOfEntry(rec); err != nil {
 		return 0, false
 	}
 	if i+1 < len(files) { // else it may still be torn off and written anew
-		f.firstTime.Store(v.StoreTime())
+		f.firstTime.Store(millis)
 	}
-	return v.StoreTime(), true
+	return millis, true
 }
 
 // firstRecord reads the first record of a sealed file without its index.
