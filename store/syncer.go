@@ -28,7 +28,10 @@ func volatile() syncer {
 // recorded is d with a ledger of what it has made durable. Its price is a look
 // at the length of a file for each fsync.
 func (d syncer) recorded() syncer {
-	l := newLedger()
+	l := d.ledger
+	if l == nil {
+		l = newLedger()
+	}
 	return syncer{
 		ledger: l,
 		file: func(f *os.File) error {

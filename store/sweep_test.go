@@ -1,0 +1,402 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pocketmq/pocketmq/message"
+)
+
+// A crash sweep runs one scripted workload and tries a crash at every moment of
+// it at which something becomes durable, and between any two of its steps.
+
+// scripted is a run of the workload.
+type scripted struct {
+	t    *testing.T
+	cfg  Config
+	disk syncer
+	s    *Store
+
+	mu       sync.Mutex // guards the rest; syncs are seen on goroutines of the store
+	order    []entry    // what was given to Append
+	promised int        // how many of those no loss of power may take
+}
+
+// entry is one record of the workload.
+type entry struct {
+	queue  QueueID
+	body   string
+	silent bool
+}
+
+func newScripted(t *testing.T, sync bool, disk syncer) *scripted {
+	r := &scripted{t: t, cfg: testConfig(t), disk: disk}
+	r.cfg.SyncFlush = sync
+	return r
+}
+
+func (r *scripted) open() {
+	r.s = mustOpenOn(r.t, r.cfg, r.disk)
+	require.NoError(r.t, r.s.Err())
+	r.settled() // opening makes what it finds durable
+}
+
+// settled notes that all there is must survive.
+func (r *scripted) settled() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.promised = len(r.order)
+}
+
+func (r *scripted) sync() {
+	require.NoError(r.t, r.s.Sync(r.t.Context()))
+	r.settled()
+}
+
+// put appends n records of a queue in one batch.
+func (r *scripted) put(topic string, queue, n, size int) { r.append(topic, queue, n, size, 0) }
+
+func (r *scripted) append(topic string, queue, n, size int, sysFlag int32) {
+	b := r.s.NewBatch()
+	r.mu.Lock()
+	for range n {
+		e := entry{queue: QueueID{topic, queue}, body: fmt.Sprintf("%d %s", len(r.order), strings.Repeat("x", size)), silent: sysFlag != 0}
+		rec := record(topic, queue, e.body, "tag")
+		rec.SysFlag = sysFlag
+		require.NoError(r.t, b.Add(rec))
+		r.order = append(r.order, e)
+	}
+	r.mu.Unlock()
+	_, err := r.s.Append(r.t.Context(), b, AppendOptions{})
+	require.NoError(r.t, err)
+	if r.cfg.SyncFlush {
+		r.settled()
+	}
+}
+
+// powerOff cuts the list to what has survived.
+func (r *scripted) powerOff() {
+	require.NoError(r.t, r.s.PowerOff())
+	s := mustOpenOn(r.t, r.cfg, r.disk)
+	written := int(s.Positions().Written)
+	r.mu.Lock()
+	require.GreaterOrEqual(r.t, written, r.promised)
+	require.LessOrEqual(r.t, written, len(r.order))
+	r.order = r.order[:written]
+	r.mu.Unlock()
+	r.s = s
+	r.settled()
+}
+
+// workload is what a store meets in its life, in steps.
+func (r *scripted) workload() []func() {
+	wait := func(d time.Duration) func() { return func() { time.Sleep(d); synctest.Wait() } }
+	put := func(topic string, queue, n, size int) func() { return func() { r.put(topic, queue, n, size); synctest.Wait() } }
+	return []func(){
+		r.open,
+		put("T", 0, 1, 10),
+		wait(DefaultFlushInterval),
+		put("T", 1, 7, 100),
+		func() { r.append("T", 0, 2, 50, message.FlagTransactionPrepared); synctest.Wait() },
+		put("U", 0, 3, 1000), // more than half a file
+		put("T", 0, 5, 400),  // more than a file
+		put("T", 1, 1, 20),
+		r.sync,
+		put("U", 0, 215, 0), // a block of a queue
+		wait(DefaultCheckpointInterval),
+		put("U", 0, 3, 0),
+		put("V", 3, 210, 0),
+		wait(DefaultFlushInterval),
+		func() { mustClose(r.t, r.s); r.settled(); r.open() },
+		put("T", 0, 4, 300),
+		put("V", 3, 4, 1500),
+		r.sync,
+		put("V", 3, 200, 0),
+		func() { mustKill(r.t, r.s); r.open() },
+		put("T", 1, 2, 10),
+		wait(DefaultCheckpointInterval + DefaultFlushInterval),
+		put("T", 2, 3, 100),
+		r.powerOff,
+		put("T", 2, 5, 900),
+		put("T", 1, 1, 10),
+		wait(2 * DefaultCheckpointInterval),
+		put("T", 0, 1, 10),
+		func() { mustClose(r.t, r.s); r.settled() },
+	}
+}
+
+// crashPoint is a folder as a crash may have left it, and what it must hold.
+type crashPoint struct {
+	what     string
+	dir      string // of a copy
+	promised int
+	order    []entry
+	bytes    map[string]int64    // as in a ledger, relative
+	names    map[string][]string // as in a ledger, relative
+	earlier  map[string]string   // folder, relative -> copy made at its last sync
+}
+
+// pointAt copies what there is now. The copies of a folder's files are in an
+// order in which something later never lacks what it builds on.
+func (r *scripted) pointAt(what string, earlier map[string]string) crashPoint {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := crashPoint{
+		what: what, dir: copyChanging(r.t, r.cfg.Dir), promised: r.promised, order: slices.Clone(r.order),
+		bytes: make(map[string]int64), names: make(map[string][]string), earlier: make(map[string]string),
+	}
+	relative := func(path string) string {
+		name, err := filepath.Rel(r.cfg.Dir, path)
+		require.NoError(r.t, err)
+		return name
+	}
+	l := r.disk.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for path, n := range l.bytes {
+		p.bytes[relative(path)] = n
+	}
+	for dir, names := range l.names {
+		for name := range names {
+			p.names[relative(dir)] = append(p.names[relative(dir)], name)
+		}
+		slices.Sort(p.names[relative(dir)])
+	}
+	for dir, copied := range earlier {
+		p.earlier[relative(dir)] = copied
+	}
+	return p
+}
+
+// copyChanging copies a folder in which names may come and go.
+func copyChanging(t *testing.T, dir string) string {
+	to := filepath.Join(quickDir(t), "copy")
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
+			return os.MkdirAll(filepath.Join(to, name), 0o750)
+		}
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return errors.Join(err, os.WriteFile(filepath.Join(to, name), data, 0o640))
+	})
+	require.NoError(t, err)
+	return to
+}
+
+// lose makes a copy of the point's folder and takes away what a loss of power may
+// take: all of it without rng, else some of it.
+func (p *crashPoint) lose(t *testing.T, rng *rand.Rand) string {
+	dir := copyDir(t, p.dir)
+	gone := func() bool { return rng == nil || rng.IntN(2) == 0 }
+	for parent, names := range p.names {
+		for _, name := range names {
+			if gone() {
+				require.NoError(t, os.RemoveAll(filepath.Join(dir, parent, name)))
+			}
+		}
+	}
+	for name, bytes := range p.bytes {
+		path := filepath.Join(dir, name)
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) || int64(len(data)) <= bytes {
+			continue
+		}
+		require.NoError(t, err)
+		at := bytes
+		if rng != nil {
+			at += rng.Int64N(int64(len(data)) - bytes + 1)
+		}
+		switch {
+		case rng == nil || rng.IntN(3) == 0:
+			data = data[:at]
+		case rng.IntN(2) == 0:
+			clear(data[at:])
+		default: // one page of it
+			clear(data[at:min(int64(len(data)), at+512)])
+		}
+		require.NoError(t, os.WriteFile(path, data, 0o640))
+	}
+	if rng == nil {
+		return dir
+	}
+	// What was removed or replaced after the last sync of its folder may be back.
+	for parent, copied := range p.earlier {
+		names, err := os.ReadDir(filepath.Join(copied, parent))
+		if err != nil {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(dir, parent)); err != nil {
+			continue // the folder itself is lost
+		}
+		for _, e := range names {
+			from, to := filepath.Join(copied, parent, e.Name()), filepath.Join(dir, parent, e.Name())
+			_, err := os.Stat(to)
+			replaced := err == nil && slices.Contains([]string{checkpointName}, e.Name())
+			if err == nil && !replaced || gone() {
+				continue
+			}
+			require.NoError(t, os.RemoveAll(to))
+			if e.IsDir() {
+				require.NoError(t, os.CopyFS(to, os.DirFS(from)))
+				continue
+			}
+			data, err := os.ReadFile(from)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(to, data, 0o640))
+		}
+	}
+	return dir
+}
+
+// verify opens a folder that a crash left at this point.
+func (p *crashPoint) verify(t *testing.T, cfg Config, dir, how string) {
+	t.Helper()
+	what := fmt.Sprintf("%s, %s", p.what, how)
+	cfg.Dir = dir
+	s := mustOpen(t, cfg)
+	require.NoError(t, s.Err(), what)
+	written := int(s.Positions().Written)
+	require.GreaterOrEqual(t, written, p.promised, what)
+	require.LessOrEqual(t, written, len(p.order), what)
+	order := append(slices.Clone(p.order[:written]), entry{queue: QueueID{"T", 0}, body: "new"})
+	_, err := s.Append(t.Context(), batchOf(t, s, "T", 0, "new"), AppendOptions{})
+	require.NoError(t, err, what)
+	compareEntries(t, s, order, what)
+	mustKill(t, s)
+	s = mustOpen(t, cfg)
+	require.NoError(t, s.Err(), what)
+	compareEntries(t, s, order, what)
+	mustClose(t, s)
+	require.NoError(t, os.RemoveAll(dir))
+}
+
+// compareEntries demands that a store holds exactly these records.
+func compareEntries(t *testing.T, s *Store, order []entry, what string) {
+	t.Helper()
+	want := make(map[QueueID][]string)
+	for _, e := range order {
+		if !e.silent {
+			want[e.queue] = append(want[e.queue], e.body)
+		}
+	}
+	for id, texts := range want {
+		require.Equal(t, texts, bodies(t, s, id.Topic, id.ID), "%s: %v", what, id)
+	}
+	for id, r := range s.Queues() {
+		require.Equal(t, int64(len(want[id])), r.Max, "%s: %v", what, id)
+	}
+	require.Equal(t, int64(len(order)), s.Positions().Written, what)
+	require.NoError(t, s.Check(t.Context()), what)
+}
+
+func TestACrashAtAnySyncLosesNothingThatWasPromised(t *testing.T) {
+	t.Parallel()
+	for _, sync := range []bool{false, true} {
+		t.Run(fmt.Sprintf("SyncFlush=%t", sync), func(t *testing.T) {
+			t.Parallel()
+			rng := newSeed(t)
+			points := syncPoints(t, sync)
+			require.Greater(t, len(points), 50)
+			cfg := Config{Cluster: "c", Broker: "broker-a", FileSize: MinFileSize}
+			for i, p := range points {
+				p.what = fmt.Sprintf("point %d of %d, %s", i, len(points), p.what)
+				p.verify(t, cfg, copyDir(t, p.dir), "everything left")
+				p.verify(t, cfg, p.lose(t, nil), "the least left")
+				for range max(1, crashRounds(t)/3) {
+					p.verify(t, cfg, p.lose(t, rng), "something left")
+				}
+			}
+		})
+	}
+}
+
+// syncPoints runs the workload and returns a point before and after every sync.
+func syncPoints(t *testing.T, sync bool) (points []crashPoint) {
+	synctest.Test(t, func(inner *testing.T) {
+		disk := durable()
+		disk.ledger = newLedger()
+		r := newScripted(inner, sync, disk)
+		earlier := make(map[string]string)
+		var mu mutex // guards points and earlier: syncs may overlap
+		note := func(what, path string, folder bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			name, err := filepath.Rel(r.cfg.Dir, path)
+			if err != nil || strings.HasPrefix(name, "..") {
+				return // the parents of the data folder
+			}
+			p := r.pointAt(what+" "+name, earlier)
+			p.dir = copyDir(t, p.dir) // outlives the bubble
+			points = append(points, p)
+			if folder {
+				earlier[path] = p.dir
+			}
+		}
+		r.disk.file = func(f *os.File) error {
+			note("before sync of", f.Name(), false)
+			err := f.Sync()
+			note("after sync of", f.Name(), false)
+			return err
+		}
+		r.disk.dir = func(path string) error {
+			note("before sync of", path, false)
+			err := syncDir(path)
+			note("after sync of", path, true)
+			return err
+		}
+		for _, step := range r.workload() {
+			step()
+		}
+	})
+	return points
+}
+
+// mutex is sync.Mutex where a parameter hides the package.
+type mutex = sync.Mutex
+
+func TestALossOfPowerAtAnyStepLosesNothingThatWasPromised(t *testing.T) {
+	t.Parallel()
+	for _, sync := range []bool{false, true} {
+		t.Run(fmt.Sprintf("SyncFlush=%t", sync), func(t *testing.T) {
+			t.Parallel()
+			n := 2
+			for i := 1; i < n; i++ {
+				synctest.Test(t, func(t *testing.T) {
+					r := newScripted(t, sync, durable())
+					steps := r.workload()
+					n = len(steps)
+					for _, step := range steps[:i] {
+						step()
+					}
+					require.NoError(t, r.s.PowerOff())
+					p := crashPoint{what: fmt.Sprintf("step %d of %d", i, n), promised: r.promised, order: r.order}
+					p.verify(t, r.cfg, r.cfg.Dir, "power off")
+				})
+			}
+		})
+	}
+}

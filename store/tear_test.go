@@ -1,0 +1,353 @@
+package store
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// entryEnds lists where the entries of a segment end, the header's first.
+func entryEnds(t *testing.T, path string) (ends []int) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for off := 0; off < len(data); {
+		_, n, ok := cutEntry(data[off:])
+		require.True(t, ok)
+		off += n
+		ends = append(ends, off)
+	}
+	return ends
+}
+
+// twoFiles writes two log files, the second with a few records, and ends the
+// store.
+func twoFiles(t *testing.T, cfg Config, end func(*testing.T, *Store)) (want []string) {
+	t.Helper()
+	s := mustOpen(t, cfg)
+	for len(segments(t, cfg.Dir)) < 2 {
+		want = append(want, numbered(fmt.Sprintf("m%d-", len(want)), 10)...)
+		put(t, s, "T", 0, want[len(want)-10:]...)
+	}
+	for i := range 3 {
+		want = append(want, fmt.Sprint("last", i))
+		put(t, s, "T", 0, want[len(want)-1])
+	}
+	end(t, s)
+	return want
+}
+
+// change makes a copy of a folder in which one file is another.
+func change(t *testing.T, dir, path string, data []byte) string {
+	t.Helper()
+	name, err := filepath.Rel(dir, path)
+	require.NoError(t, err)
+	to := copyDir(t, dir)
+	writeFile(t, filepath.Join(to, name), data)
+	return to
+}
+
+func TestST10_LastFileCutAtAnyByteKeepsEveryWholeRecord(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	want := twoFiles(t, cfg, mustKillUnsynced)
+	path := lastSegment(t, cfg.Dir)
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	first := int(baseOf(t, path)) - 1
+	ends := entryEnds(t, path)
+	whole := 0 // entries that end at or before the cut
+	for at := range data {
+		for ends[whole] <= at {
+			whole++
+		}
+		cfg := cfg
+		cfg.Dir = change(t, cfg.Dir, path, data[:at])
+		s := mustOpen(t, cfg)
+		require.NoError(t, s.Err(), "cut at %d", at)
+		keep := first + max(0, whole-1)
+		require.Equal(t, want[:keep], bodies(t, s, "T", 0), "cut at %d", at)
+		torn := at > 0 && (whole == 0 || ends[whole-1] != at)
+		require.Equal(t, torn, s.Cut() > 0, "cut at %d", at)
+		require.Equal(t, int64(keep), put(t, s, "T", 0, "new").QueueOffset)
+		mustClose(t, s)
+		require.NoError(t, os.RemoveAll(cfg.Dir))
+	}
+}
+
+func mustKillUnsynced(t *testing.T, s *Store) {
+	t.Helper()
+	require.Zero(t, s.Positions().Synced)
+	mustKill(t, s)
+}
+
+func TestLastFileCutAtAnyByteOfWhatWasSyncedIsDamage(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	want := twoFiles(t, cfg, func(t *testing.T, s *Store) { mustClose(t, s) })
+	path := lastSegment(t, cfg.Dir)
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	first := int(baseOf(t, path)) - 1
+	ends := entryEnds(t, path)
+	whole := 0
+	for at := range data {
+		for ends[whole] <= at {
+			whole++
+		}
+		cfg := cfg
+		cfg.Dir = change(t, cfg.Dir, path, data[:at])
+		before := readAll(t, cfg.Dir)
+		s := mustOpen(t, cfg)
+		require.ErrorIs(t, s.Err(), ErrReadOnly, "cut at %d", at)
+		keep := first + max(0, whole-1)
+		require.ErrorContains(t, s.Err(), fmt.Sprintf("position %d", keep+1), "cut at %d", at)
+		require.Equal(t, want[:keep], bodies(t, s, "T", 0), "cut at %d", at)
+		require.NoError(t, s.Close())
+		require.Equal(t, before, readAll(t, cfg.Dir), "nothing is touched")
+		require.NoError(t, os.RemoveAll(cfg.Dir))
+	}
+}
+
+// A flipped byte of a header of a log file is never taken for the truth.
+func TestEveryFlippedByteOfAFileHeaderIsSeen(t *testing.T) {
+	t.Parallel()
+	synced := testConfig(t)
+	want := severalFiles(t, synced, 4)
+	unsynced := testConfig(t)
+	wantUnsynced := twoFiles(t, unsynced, mustKillUnsynced)
+	for _, path := range segments(t, synced.Dir) {
+		for at := range entryEnds(t, path)[0] {
+			data, err := os.ReadFile(path)
+			require.NoError(t, err)
+			data[at] ^= 0x10
+			cfg := synced
+			cfg.Dir = change(t, synced.Dir, path, data)
+			s := mustOpen(t, cfg)
+			what := fmt.Sprintf("byte %d of %s", at, path)
+			require.ErrorIs(t, s.Err(), ErrReadOnly, what)
+			base := baseOf(t, path)
+			require.ErrorContains(t, s.Err(), fmt.Sprintf("position %d", base), what)
+			require.Equal(t, want[:base-1], append([]string{}, bodies(t, s, "T", 0)...), what)
+			require.NoError(t, s.Close())
+			require.NoError(t, os.RemoveAll(cfg.Dir))
+		}
+	}
+	// Nothing proves an unsynced file: it ends before its header.
+	path := lastSegment(t, unsynced.Dir)
+	keep := int(baseOf(t, path)) - 1
+	for at := range entryEnds(t, path)[0] {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		data[at] ^= 0x10
+		cfg := unsynced
+		cfg.Dir = change(t, unsynced.Dir, path, data)
+		s := mustOpen(t, cfg)
+		require.NoError(t, s.Err(), "byte %d", at)
+		require.Equal(t, wantUnsynced[:keep], bodies(t, s, "T", 0), "byte %d", at)
+		require.Equal(t, len(wantUnsynced)-keep, s.Cut(), "byte %d", at)
+		mustClose(t, s)
+		require.NoError(t, os.RemoveAll(cfg.Dir))
+	}
+}
+
+// derivedFiles lists what may be deleted, or replaced by an older copy.
+func derivedFiles(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		switch {
+		case name == commitLogName || name == configName:
+			return fs.SkipDir
+		case e.IsDir() || name == formatName || name == lockName:
+		default:
+			names = append(names, name)
+		}
+		return nil
+	}))
+	return names
+}
+
+// derivedStore is a folder with every kind of derived file, and an older copy.
+func derivedStore(t *testing.T) (cfg Config, older string, order []entry) {
+	t.Helper()
+	cfg = testConfig(t)
+	r := &scripted{t: t, cfg: cfg, disk: durable()}
+	r.open()
+	for range 2 {
+		for range 2 {
+			r.put("T", 0, 205, 0)
+			r.put("T", 1, 30, 100)
+			r.put("U", 0, 205, 0)
+		}
+		mustClose(t, r.s)
+		if older == "" {
+			older = copyDir(t, cfg.Dir)
+			r.open()
+		}
+	}
+	return cfg, older, r.order
+}
+
+// unclean makes a copy of the folder whose store went on and was killed.
+func unclean(t *testing.T, cfg Config, order []entry) (Config, []entry) {
+	t.Helper()
+	cfg.Dir = copyDir(t, cfg.Dir)
+	r := &scripted{t: t, cfg: cfg, disk: durable(), order: order[:len(order):len(order)]}
+	r.open()
+	r.put("V", 0, 3, 10)
+	mustKill(t, r.s)
+	return cfg, r.order
+}
+
+// intact opens a folder and demands that nothing of it is missing, now and after
+// it has gone on.
+func intact(t *testing.T, cfg Config, order []entry, what string) {
+	t.Helper()
+	p := crashPoint{what: what, promised: len(order), order: order}
+	p.verify(t, cfg, cfg.Dir, "rebuilt")
+}
+
+func TestST06_EveryDerivedFileMayBeDeletedOrOld(t *testing.T) {
+	t.Parallel()
+	original, older, all := derivedStore(t)
+	names := derivedFiles(t, original.Dir)
+	require.Contains(t, names, checkpointName)
+	require.Contains(t, names, filepath.Join(queuesName, extentName(0)))
+	old := func(t *testing.T, dir, name string) {
+		data, err := os.ReadFile(filepath.Join(older, name))
+		if err != nil {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, name)))
+			return
+		}
+		writeFile(t, filepath.Join(dir, name), data)
+	}
+	gone := func(t *testing.T, dir, name string) { require.NoError(t, os.Remove(filepath.Join(dir, name))) }
+	for _, clean := range []bool{true, false} {
+		from, order := original, all
+		if !clean {
+			from, order = unclean(t, original, all)
+		}
+		// Each file alone, each file but one, and all of them.
+		for kind, change := range map[string]func(*testing.T, string, string){"old": old, "deleted": gone} {
+			for i := -1; i < len(names); i++ {
+				for _, but := range []bool{false, true} {
+					cfg := from
+					cfg.Dir = copyDir(t, from.Dir)
+					what := fmt.Sprintf("clean %t, all %s", clean, kind)
+					for j, name := range names {
+						if i < 0 || (i == j) != but {
+							change(t, cfg.Dir, name)
+						}
+					}
+					if i >= 0 {
+						what = fmt.Sprintf("clean %t, %s %s, the others not: %t", clean, names[i], kind, !but)
+					}
+					intact(t, cfg, order, what)
+				}
+			}
+		}
+	}
+}
+
+func TestST04_EveryDerivedFileMayBeTornOrZeroed(t *testing.T) {
+	t.Parallel()
+	original, _, all := derivedStore(t)
+	for _, clean := range []bool{true, false} {
+		from, order := original, all
+		if !clean {
+			from, order = unclean(t, original, all)
+		}
+		for _, name := range derivedFiles(t, from.Dir) {
+			data, err := os.ReadFile(filepath.Join(from.Dir, name))
+			require.NoError(t, err)
+			for what, torn := range map[string][]byte{
+				"empty": nil, "half": data[:len(data)/2], "a byte short": data[:len(data)-1], "zeros": make([]byte, len(data)),
+				"more zeros": make([]byte, 1<<20), "half zeros": append(append([]byte{}, data[:len(data)/2]...), make([]byte, len(data)-len(data)/2)...),
+				"first half zeros": append(make([]byte, len(data)/2), data[len(data)/2:]...),
+				"a zero tail":      append(append([]byte{}, data...), make([]byte, blockSize)...), "twice": append(append([]byte{}, data...), data...),
+			} {
+				cfg := from
+				cfg.Dir = change(t, from.Dir, filepath.Join(from.Dir, name), torn)
+				mend(t, cfg)
+				intact(t, cfg, order, fmt.Sprintf("clean %t, %s: %s", clean, name, what))
+			}
+		}
+	}
+}
+
+// mend opens a folder and checks it, which finds blocks that are damaged behind
+// a good head, and ends it: the next open rebuilds them. What a check of the
+// first finds must be damage of derived files alone.
+func mend(t *testing.T, cfg Config) {
+	t.Helper()
+	s := mustOpen(t, cfg)
+	require.NoError(t, s.Err())
+	if err := s.Check(t.Context()); err != nil {
+		require.ErrorIs(t, err, errQueueDamaged)
+	}
+	require.NoError(t, s.Close())
+}
+
+func TestST04_EveryFlippedByteOfADerivedFileIsSeenOrHarmless(t *testing.T) {
+	t.Parallel()
+	original := testConfig(t)
+	r := &scripted{t: t, cfg: original, disk: durable()}
+	r.open()
+	r.put("T", 0, 206, 0) // a block and a tail
+	mustClose(t, r.s)
+	order := r.order
+	// The bytes of the heads; of those that one checksum covers with them, more
+	// in many rounds.
+	every := max(1, 1000/crashRounds(t))
+	for _, name := range derivedFiles(t, original.Dir) {
+		data, err := os.ReadFile(filepath.Join(original.Dir, name))
+		require.NoError(t, err)
+		for at := range data {
+			if at%blockSize >= 48 && at%every > 0 {
+				continue
+			}
+			flipped := append([]byte{}, data...)
+			flipped[at] ^= 0x10
+			cfg := original
+			cfg.Dir = change(t, original.Dir, filepath.Join(original.Dir, name), flipped)
+			mend(t, cfg)
+			intact(t, cfg, order, fmt.Sprintf("byte %d of %s", at, name))
+		}
+	}
+}
+
+func TestFlippedFORMATNeverOpensAsSomethingElse(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	s := mustOpen(t, cfg)
+	put(t, s, "T", 0, "m")
+	mustClose(t, s)
+	path := filepath.Join(cfg.Dir, formatName)
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for at := range data {
+		flipped := append([]byte{}, data...)
+		flipped[at] ^= 0x10
+		changed := cfg
+		changed.Dir = change(t, cfg.Dir, path, flipped)
+		s, err := Open(changed)
+		if err != nil {
+			assert.ErrorContains(t, err, changed.Dir, "byte %d", at)
+			continue
+		}
+		assertBodies(t, s, "T", 0, []string{"m"})
+		mustClose(t, s)
+	}
+}
