@@ -95,7 +95,7 @@ func TestBatchGetsPositionsAndOffsetsWithoutGap(t *testing.T) {
 	}
 }
 
-func TestBatchOfAnySizeIsOneGroupInOneFile(t *testing.T) { // H17
+func TestH17_BatchOfAnySizeIsOneGroupInOneFile(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	s := mustOpen(t, cfg)

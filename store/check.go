@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/pocketmq/pocketmq/message"
 )
@@ -37,7 +38,8 @@ var errEnough = errors.New("too many problems")
 // record has exactly the unit that says the same of it. It reads the whole log
 // from disk. A store that was opened read-only has the reason among its
 // problems. It reports up to 20 problems as one error that is [ErrDamaged], or
-// the error of ctx, or [ErrClosed]. Safe for concurrent use, also with appends.
+// the error of ctx, or [ErrClosed], or, when a file cannot be read for the moment,
+// why. Safe for concurrent use, also with appends.
 func (s *Store) Check(ctx context.Context) error {
 	if s.closed.Load() {
 		return ErrClosed
@@ -57,6 +59,9 @@ func (s *Store) Check(ctx context.Context) error {
 		return ctx.Err()
 	case s.closed.Load():
 		return ErrClosed
+	case err != nil && !errors.Is(err, errEnough) && !errors.Is(err, ErrDamaged) && !errors.Is(err, fs.ErrNotExist):
+		// Nothing can be said of what cannot be read for the moment.
+		return fmt.Errorf("store: check of %s up to position %d could not read on: %w", s.cfg.Dir, c.end, errors.Join(append(c.problems, err)...))
 	case err != nil && !errors.Is(err, errEnough):
 		c.problems = append(c.problems, err)
 	case err == nil:

@@ -40,7 +40,7 @@ func (d *recordingDisk) syncer() syncer {
 	}
 }
 
-func TestNewFilesCountAsSyncedOnlyWithTheirFolders(t *testing.T) { // H10
+func TestH10_NewFilesCountAsSyncedOnlyWithTheirFolders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig(t)
 		var disk recordingDisk
@@ -69,7 +69,7 @@ func TestNewFilesCountAsSyncedOnlyWithTheirFolders(t *testing.T) { // H10
 	})
 }
 
-func TestRollingDoesNotWaitForTheFsyncOfTheFullFile(t *testing.T) { // H2, H11
+func TestH11_RollingDoesNotWaitForTheFsyncOfTheFullFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig(t)
 		var disk faultyDisk

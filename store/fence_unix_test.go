@@ -39,7 +39,7 @@ func limitFileSize(t *testing.T, n uint64) {
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
 }
 
-func TestFailedWriteFencesAndLosesNothingAcknowledged(t *testing.T) { // H8
+func TestH8_FailedWriteFencesAndLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	if inChild(t) {
 		return

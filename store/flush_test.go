@@ -152,7 +152,7 @@ func TestManySyncedAppendersShareFsyncs(t *testing.T) {
 	assert.Less(t, disk.syncs.Load(), int64(160), "fsyncs for 320 appends")
 }
 
-func TestFailedFsyncFencesAndFailsAllWaiters(t *testing.T) { // H9
+func TestH9_FailedFsyncFencesAndFailsAllWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var disk faultyDisk
 		cfg := testConfig(t)
@@ -244,7 +244,7 @@ func TestKillAnswersThoseWhoWaitForASync(t *testing.T) {
 	})
 }
 
-func TestSyncedFilesAreClosedAndReadFromDisk(t *testing.T) { // H11: nobody waits for the fsync of a full file
+func TestH11_SyncedFilesAreClosedAndReadFromDisk(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	s := mustOpen(t, cfg)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFolderIsLockedWhileOpen(t *testing.T) { // H14
+func TestH14_FolderIsLockedWhileOpen(t *testing.T) {
 	cfg := testConfig(t)
 	s := mustOpen(t, cfg)
 	_, err := Open(cfg)

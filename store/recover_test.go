@@ -127,7 +127,7 @@ func TestST10_LastFileCutInsideItsHeaderOrToZeroLengthIsRemoved(t *testing.T) {
 	}
 }
 
-func TestST10_TailOfGarbageIsCut(t *testing.T) { // H5: zeros parse as entries for the wal
+func TestST10_TailOfGarbageIsCut(t *testing.T) { // zeros parse as entries for the wal
 	t.Parallel()
 	for name, tail := range map[string][]byte{
 		"zeros": make([]byte, 4096), "0xFF": []byte("\xff\xff\xff\xff\xff\xff\xff\xff"), "text": []byte("garbage that parses"), "one": {1},
@@ -150,7 +150,7 @@ func TestST10_TailOfGarbageIsCut(t *testing.T) { // H5: zeros parse as entries f
 	}
 }
 
-func TestST01_DamagedUnsyncedRecordIsCutAndAppendingGoesOn(t *testing.T) { // H6
+func TestST01_DamagedUnsyncedRecordIsCutAndAppendingGoesOn(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	want := numbered("m", 20)
@@ -263,7 +263,7 @@ func baseOf(t *testing.T, segment string) int64 {
 	return base
 }
 
-func TestMissingFileIsDamage(t *testing.T) { // H7
+func TestH7_MissingFileIsDamage(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	want := severalFiles(t, cfg, 5)
@@ -289,7 +289,7 @@ func TestMissingFileIsDamage(t *testing.T) { // H7
 	}
 }
 
-func TestShortMiddleFileIsDamage(t *testing.T) { // H7
+func TestH7_ShortMiddleFileIsDamage(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	want := severalFiles(t, cfg, 4)
@@ -384,7 +384,7 @@ func TestForeignFileBesideTheLastSegmentIsRefused(t *testing.T) {
 	mustOpen(t, cfg)
 }
 
-func TestUnsyncedTailIsWrittenAgainAndSyncedAtOpen(t *testing.T) { // H9
+func TestH9_UnsyncedTailIsWrittenAgainAndSyncedAtOpen(t *testing.T) {
 	cfg := testConfig(t)
 	killed(t, cfg, numbered("m", 200)...)
 	before := readAll(t, cfg.Dir)

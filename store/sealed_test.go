@@ -33,7 +33,7 @@ func checkFilled(rec []byte, queue int, offset int64) error {
 	return nil
 }
 
-func TestSealedFilesAreReadAtAnyOffsetByManyAtOnce(t *testing.T) { // H1, H3, H4, H15
+func TestH1_SealedFilesAreReadAtAnyOffsetByManyAtOnce(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	cfg.FileSize = 8 << 10
@@ -92,7 +92,7 @@ func TestEveryStartAndLengthOfASealedReadIsRight(t *testing.T) {
 	}
 }
 
-func TestRecordsStayValidAndCannotBeGrownIntoTheLog(t *testing.T) { // H16
+func TestH16_RecordsStayValidAndCannotBeGrownIntoTheLog(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	s := mustOpen(t, cfg)
@@ -114,7 +114,7 @@ func TestRecordsStayValidAndCannotBeGrownIntoTheLog(t *testing.T) { // H16
 	}
 }
 
-func TestDamageInASealedFileIsReportedByNameAndNotServed(t *testing.T) { // H6
+func TestH6_DamageInASealedFileIsReportedByNameAndNotServed(t *testing.T) {
 	cfg := testConfig(t)
 	s := mustOpen(t, cfg)
 	want := numbered("m", 100)

@@ -103,7 +103,9 @@ func (r *scripted) powerOff() {
 // workload is what a store meets in its life, in steps.
 func (r *scripted) workload() []func() {
 	wait := func(d time.Duration) func() { return func() { time.Sleep(d); synctest.Wait() } }
-	put := func(topic string, queue, n, size int) func() { return func() { r.put(topic, queue, n, size); synctest.Wait() } }
+	put := func(topic string, queue, n, size int) func() {
+		return func() { r.put(topic, queue, n, size); synctest.Wait() }
+	}
 	return []func(){
 		r.open,
 		put("T", 0, 1, 10),
