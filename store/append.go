@@ -58,6 +58,7 @@ type group struct {
 	batches []*Batch
 	bytes   int
 	entries int
+	roll    bool // to begin a file, with nothing in it
 	callers int
 	waiters int // callers that wait for the sync
 
@@ -441,6 +442,13 @@ func (s *Store) write(g *group) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
+	if g.roll {
+		if err := s.log.startFile(nowMillis()); err != nil {
+			return s.fence(fmt.Errorf("start a file: %w", err))
+		}
+		s.noteWritten(true)
+		return nil
+	}
 	before := s.log.active
 	if err := s.log.begin(g.batches[0].storeTime); err != nil {
 		return s.fence(fmt.Errorf("start a file: %w", err))
@@ -463,6 +471,7 @@ func (s *Store) write(g *group) error {
 	if err := s.log.commit(); err != nil {
 		return s.fence(fmt.Errorf("write: %w", err))
 	}
+	s.log.active.newest.Store(g.batches[len(g.batches)-1].storeTime)
 	for _, b := range g.batches {
 		if err := s.dispatchBatch(b); err != nil {
 			// The units are in memory and the records in the log: this group

@@ -39,11 +39,14 @@ var errEnough = errors.New("too many problems")
 // from disk. A store that was opened read-only has the reason among its
 // problems. It reports up to 20 problems as one error that is [ErrDamaged], or
 // the error of ctx, or [ErrClosed], or, when a file cannot be read for the moment,
-// why. Safe for concurrent use, also with appends.
+// why. Safe for concurrent use, also with appends; while it runs no old file is
+// deleted.
 func (s *Store) Check(ctx context.Context) error {
 	if s.closed.Load() {
 		return ErrClosed
 	}
+	s.trimmer.pin()
+	defer s.unpin()
 	c := checker{s: s, ctx: ctx, end: s.dispatched.Load(), queues: make(map[QueueID]*checkedQueue)}
 	if s.damage != nil {
 		c.problems = append(c.problems, s.damage)
@@ -51,7 +54,7 @@ func (s *Store) Check(ctx context.Context) error {
 	// After end was read, so that every record up to it has its unit in them.
 	for _, q := range s.queues.all() {
 		v := q.view()
-		c.queues[q.key] = &checkedQueue{view: v, next: v.base, at: v.base}
+		c.queues[q.key] = &checkedQueue{view: v, next: v.min, at: v.min}
 	}
 	err := s.log.scan(s.log.min(), c.end, c.record)
 	switch {
@@ -114,9 +117,9 @@ func (c *checker) record(e logEntry) error {
 	if q.bad {
 		return nil
 	}
-	if offset < q.view.base || offset >= q.view.max() {
+	if offset < q.view.min || offset >= q.view.max() {
 		return c.problem("position %d: topic %q queue %d has no unit at offset %d; it holds %d up to %d",
-			e.position, key.Topic, key.ID, offset, q.view.base, q.view.max())
+			e.position, key.Topic, key.ID, offset, q.view.min, q.view.max())
 	}
 	got, err := q.unit(&c.s.extents, offset)
 	if err != nil {

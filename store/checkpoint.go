@@ -16,7 +16,7 @@ import (
 
 const (
 	checkpointMagic   = 0x504D5143 // "PMQC"
-	checkpointVersion = 1
+	checkpointVersion = 2
 	flagClean         = 1
 )
 
@@ -37,8 +37,24 @@ type checkpoint struct {
 type queueState struct {
 	key    QueueID
 	base   int64
+	min    int64 // first offset kept
+	first  int64 // position of its record, or 0
 	blocks []uint32
 	tail   []byte
+}
+
+func (st *queueState) max() int64 {
+	return st.base + int64(len(st.blocks))*blockUnits + int64(len(st.tail)/unitSize)
+}
+
+// starts are the queues of which the checkpoint holds no record.
+func (cp *checkpoint) starts() (list []queueStart) {
+	for i := range cp.queues {
+		if st := &cp.queues[i]; st.first == 0 {
+			list = append(list, queueStart{key: st.key, next: st.max()})
+		}
+	}
+	return list
 }
 
 // checkpointWriter streams a checkpoint into a file.
@@ -77,6 +93,8 @@ func (c *checkpointWriter) queue(q queueState) error {
 	b = append(b, q.key.Topic...)
 	b = be.AppendUint64(b, uint64(q.key.ID))
 	b = be.AppendUint64(b, uint64(q.base))
+	b = be.AppendUint64(b, uint64(q.min))
+	b = be.AppendUint64(b, uint64(q.first))
 	b = be.AppendUint32(b, uint32(len(q.blocks)))
 	for _, n := range q.blocks {
 		b = be.AppendUint32(b, n)
@@ -170,7 +188,7 @@ func parseCheckpoint(b []byte) (cp *checkpoint, ok bool) {
 		return nil, false
 	}
 	cp = &checkpoint{clean: r.u32()&flagClean != 0, synced: r.i64(), position: r.i64(), min: r.i64()}
-	queues := r.count(4 + 8 + 8 + 4 + 4)
+	queues := r.count(4 + 8 + 8 + 8 + 8 + 4 + 4)
 	for i := 0; i < queues && !r.bad; i++ {
 		var q queueState
 		q.key.Topic = string(r.bytes(r.count(1)))
@@ -179,7 +197,7 @@ func parseCheckpoint(b []byte) (cp *checkpoint, ok bool) {
 			return nil, false
 		}
 		q.key.ID = int(id)
-		q.base = r.i64()
+		q.base, q.min, q.first = r.i64(), r.i64(), r.i64()
 		n := r.count(4)
 		q.blocks = make([]uint32, n)
 		for j := range q.blocks {
@@ -190,6 +208,9 @@ func parseCheckpoint(b []byte) (cp *checkpoint, ok bool) {
 			return nil, false
 		}
 		q.tail = r.bytes(units * unitSize)
+		if q.min < q.base || q.min > q.max() {
+			return nil, false
+		}
 		cp.queues = append(cp.queues, q)
 	}
 	extents := r.count(4 + 4 + len(stamp{}))
@@ -222,7 +243,7 @@ func loadCheckpoint(dir string) (*checkpoint, error) {
 
 // restore makes the queue of a checkpoint. The arrays are its own.
 func (st queueState) restore(id uint32) *queue {
-	q := &queue{key: st.key, id: id, base: st.base, blocks: st.blocks}
+	q := &queue{key: st.key, id: id, base: st.base, blocks: st.blocks, min: st.min, first: st.first}
 	if n := len(st.tail); n > 0 {
 		size := firstTail
 		if n > firstTail {
@@ -237,7 +258,7 @@ func (st queueState) restore(id uint32) *queue {
 // has long been dispatched. Records behind it may arrive meanwhile.
 func (q *queue) stateAt(x *extents, position int64) (queueState, error) {
 	v := q.view()
-	st := queueState{key: q.key, base: v.base, blocks: v.blocks, tail: v.tail}
+	st := queueState{key: q.key, base: v.base, min: v.min, first: v.first, blocks: v.blocks, tail: v.tail}
 	st.tail = st.tail[:unitsUpTo(st.tail, position)*unitSize]
 	for len(st.tail) == 0 && len(st.blocks) > 0 {
 		// The last block may hold units behind the position, too.
@@ -253,13 +274,16 @@ func (q *queue) stateAt(x *extents, position int64) (queueState, error) {
 		st.blocks = st.blocks[:last]
 		st.tail = append([]byte(nil), units[:n*unitSize]...)
 	}
+	if st.first > position {
+		st.first = 0
+	}
 	return st, nil
 }
 
 // checkpointWanted reports whether a checkpoint would say more than the last.
 func (s *Store) checkpointWanted() bool {
 	return s.damage == nil && !s.cfg.Throwaway && !s.flusher.broken.Load() &&
-		min(s.dispatched.Load(), s.log.synced.Load()) > s.checkpointed.Load()
+		(min(s.dispatched.Load(), s.log.synced.Load()) > s.checkpointed.Load() || s.log.min() > s.checkpointedMin.Load())
 }
 
 // noteStale makes the next open rebuild the queues, however this store ends, if
@@ -322,6 +346,8 @@ func (s *Store) writeCheckpoint(clean bool) error {
 	}
 	if err == nil {
 		s.checkpointed.Store(covered)
+		s.checkpointedMin.Store(cp.min)
+		err = s.extents.remove() // nothing refers to them any more
 	}
 	return err
 }

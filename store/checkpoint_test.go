@@ -321,7 +321,7 @@ func TestParsedCheckpointIsWhatWasWritten(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	cp := checkpoint{clean: true, synced: 100, position: 90, min: 1, next: 77}
 	for i := range 20 {
-		st := queueState{key: QueueID{fmt.Sprintf("topic-%d", i), i}, base: int64(i * 10), blocks: []uint32{}, tail: []byte{}}
+		st := queueState{key: QueueID{fmt.Sprintf("topic-%d", i), i}, base: int64(i * 10), min: int64(i*10 + i*7/2), first: int64(i), blocks: []uint32{}, tail: []byte{}}
 		for range i % 5 {
 			st.blocks = append(st.blocks, rng.Uint32())
 		}

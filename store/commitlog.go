@@ -30,8 +30,13 @@ type commitLog struct {
 	cursors   cursors
 
 	// files is in the order of their positions and never empty once the log is
-	// open for writing. The leader appends; readers take the slice as it is.
+	// open for writing. The leader appends and the janitor cuts off the front,
+	// both by a compare-and-swap; readers take the slice as it is.
 	files atomic.Pointer[[]*logFile]
+
+	// origin is the header of the first file while there is none. Written while
+	// the log opens.
+	origin fileHeader
 
 	written atomic.Int64
 	synced  atomic.Int64
@@ -53,6 +58,20 @@ type commitLog struct {
 // batchKeep is how many bytes of a batch buffer are kept for the next batch.
 const batchKeep = 2 << 20
 
+// startFile begins a file that holds nothing but its header, unless the last one
+// is such a file.
+func (c *commitLog) startFile(now int64) error {
+	if c.written.Load() < c.active.base {
+		return nil
+	}
+	if err := c.roll(now); err != nil {
+		return err
+	}
+	c.beginFile()
+	c.last = c.written.Load()
+	return c.commit()
+}
+
 // begin starts a batch of entries, in a new file when the last one is full.
 func (c *commitLog) begin(now int64) error {
 	if c.active == nil || c.active.size.Load() > c.fileSize {
@@ -60,12 +79,17 @@ func (c *commitLog) begin(now int64) error {
 			return err
 		}
 	}
+	c.beginFile()
+	return nil
+}
+
+// beginFile puts the header into the batch if the file has none yet.
+func (c *commitLog) beginFile() {
 	if f := c.active; f.headerDue {
 		entry := f.header.entry(c.proven.Load())
 		c.batch.Write(1, entry)
 		c.pending = storedSize(len(entry))
 	}
-	return nil
 }
 
 // add seals the record at buf[at:at+size] as the entry of a position and puts
@@ -105,7 +129,8 @@ func (c *commitLog) commit() error {
 
 // roll seals the file being written and starts the next.
 func (c *commitLog) roll(now int64) error {
-	h := fileHeader{format: currentFormat, base: 1, created: now}
+	h := c.origin
+	h.format, h.created = currentFormat, now
 	old := c.active
 	if old != nil {
 		h.base = c.written.Load() + 1
@@ -134,13 +159,16 @@ func (c *commitLog) roll(now int64) error {
 
 // addFile makes f the file that is written to.
 func (c *commitLog) addFile(f *logFile) {
-	var files []*logFile
-	if p := c.files.Load(); p != nil {
-		files = *p
+	for done := false; !done; {
+		old := c.files.Load()
+		var files []*logFile
+		if old != nil {
+			files = *old
+		}
+		// Readers hold shorter slices of the same array, never this element.
+		files = append(files, f)
+		done = c.files.CompareAndSwap(old, &files)
 	}
-	// Readers hold shorter slices of the same array, never this element.
-	files = append(files, f)
-	c.files.Store(&files)
 	c.active = f
 }
 
@@ -372,7 +400,17 @@ func (c *commitLog) min() int64 {
 	if files := c.files.Load(); files != nil && len(*files) > 0 {
 		return (*files)[0].base
 	}
-	return 1
+	return c.origin.base
+}
+
+// size is the number of bytes of all files.
+func (c *commitLog) size() int64 {
+	files := *c.files.Load()
+	if len(files) == 0 {
+		return 0
+	}
+	last := files[len(files)-1]
+	return last.header.bytes + last.size.Load() - files[0].header.bytes
 }
 
 // search finds the file that holds a position, or would. It is -1 for a

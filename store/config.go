@@ -13,6 +13,7 @@ const (
 	DefaultFlushInterval      = 500 * time.Millisecond
 	DefaultFlushTimeout       = 5 * time.Second
 	DefaultCheckpointInterval = 5 * time.Second
+	DefaultRetention          = 72 * time.Hour
 	MinFileSize               = 4 << 10
 )
 
@@ -43,6 +44,14 @@ type Config struct {
 	// CheckpointInterval is the time between two checkpoints while records
 	// arrive. 0 means 5 s. It bounds what must be replayed after a crash.
 	CheckpointInterval time.Duration
+	// Retention is how long records are kept at least. Commit-log files whose
+	// records are all older are deleted, within CleanInterval. 0 means 72 h;
+	// negative keeps them for ever. RocketMQ: fileReservedTime.
+	Retention time.Duration
+	// RetentionBytes bounds the commit log: while it is larger, its oldest file
+	// is deleted whatever its age. The file that is written to always stays. 0 or
+	// negative means no bound.
+	RetentionBytes int64
 	// CleanInterval is how often the store looks whether there is something to
 	// tidy up that nothing else tells it of. 0 means 10 s. RocketMQ:
 	// cleanResourceInterval.
@@ -79,6 +88,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.CheckpointInterval == 0 {
 		c.CheckpointInterval = DefaultCheckpointInterval
+	}
+	if c.Retention == 0 {
+		c.Retention = DefaultRetention
 	}
 	if c.CleanInterval == 0 {
 		c.CleanInterval = DefaultCleanInterval

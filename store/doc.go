@@ -33,12 +33,17 @@
 // A record is found by its position, or by its store time: those of a queue do
 // not decrease, so OffsetByTime is a binary search.
 //
+// Files whose records are too old, or that make the log too large, are deleted
+// from its front, with what refers to them; Config.Retention and RetentionBytes
+// say when. Positions and offsets go on as if they were there.
+//
 // # The data folder
 //
 //	FORMAT              version and identity
 //	LOCK                held while a store is open
 //	commitlog/N/        the log file whose first position is N
 //	commitlog/next.tmp/ the prepared next one
+//	commitlog/first     where the log begins, once something has been deleted
 //	consumequeue/N      extent files of 64 MiB
 //	checkpoint          how far it is synced, and the queues up to there
 //	salvage-TIME/       what a salvage has changed, as it was; nothing reads it
@@ -55,5 +60,5 @@
 //
 // # What it does not do
 //
-// It does not look records up by key, delete old files, or replicate.
+// It does not look records up by key, or replicate.
 package store

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -47,6 +48,8 @@ type extents struct {
 	// was to write, so no later sync proves anything: the files are good for
 	// reading, but no checkpoint refers to them any more.
 	broken error
+	// gone are files that no queue refers to any more. A checkpoint may.
+	gone []*extent
 
 	// recent holds blocks that were read lately, by number modulo its length:
 	// a reader of 32 units comes back to the same block six times.
@@ -291,6 +294,51 @@ func (x *extents) closeFull() error {
 	return nil
 }
 
+// nextBlock is the number of the next block.
+func (x *extents) nextBlock() uint32 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.next
+}
+
+// retire sets aside the files whose blocks all have lower numbers than lowest.
+// They are deleted by remove, once no checkpoint refers to them.
+func (x *extents) retire(lowest uint32) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := 0
+	var errs []error
+	for ; n < len(x.files)-1 && x.files[n].number < lowest/extentBlocks; n++ {
+		if e := x.files[n]; e.file != nil {
+			errs = append(errs, e.file.Close())
+			e.file = nil
+		}
+	}
+	x.gone = append(x.gone, x.files[:n]...)
+	x.files = slices.Clone(x.files[n:])
+	return errors.Join(errs...)
+}
+
+// remove deletes the files that were set aside. Those that cannot be deleted
+// now are kept for the next time.
+func (x *extents) remove() error {
+	x.mu.Lock()
+	gone := x.gone
+	x.gone = nil
+	x.mu.Unlock()
+	var kept []*extent
+	var errs []error
+	for _, e := range gone {
+		if err := removeRead(x.handles, x.disk, e.path, e.path); err != nil {
+			kept, errs = append(kept, e), append(errs, err)
+		}
+	}
+	x.mu.Lock()
+	x.gone = append(kept, x.gone...)
+	x.mu.Unlock()
+	return errors.Join(errs...)
+}
+
 // load takes over the files that a checkpoint describes, cut to the lengths it
 // gives. ok is false when they are not all there; nothing is changed then.
 func (x *extents) load(states []extentState, next uint32) (ok bool, err error) {
@@ -328,7 +376,7 @@ func (x *extents) load(states []extentState, next uint32) (ok bool, err error) {
 		}
 	}
 	x.mu.Lock()
-	x.files, x.next, x.chunk, x.chunkAt = files, next, nil, 0
+	x.files, x.gone, x.next, x.chunk, x.chunkAt = files, nil, next, nil, 0
 	x.mu.Unlock()
 	if err := x.removeOthers(); err != nil {
 		return false, err
@@ -340,7 +388,7 @@ func (x *extents) load(states []extentState, next uint32) (ok bool, err error) {
 func (x *extents) reset() error {
 	err := x.close()
 	x.mu.Lock()
-	x.files, x.next, x.chunk, x.chunkAt = nil, 0, nil, 0
+	x.files, x.gone, x.next, x.chunk, x.chunkAt = nil, nil, 0, nil, 0
 	x.mu.Unlock()
 	for i := range x.recent {
 		x.recent[i].Store(nil)

@@ -65,6 +65,10 @@ type logFile struct {
 	// size is the number of bytes of good entries, header included.
 	size atomic.Int64
 
+	// newest is the store time of the last record in milliseconds; 0 while it is
+	// not known. The leader sets it, and for a file found at open whoever asks.
+	newest atomic.Int64
+
 	// offsets is the growing sparse index, owned by the leader until the file
 	// is sealed.
 	offsets []int64

@@ -49,6 +49,9 @@ func (s *Store) noteWritten(rolled bool) {
 		s.cfg.Throwaway && rolled { // a full file to close
 		s.wakeFlusher()
 	}
+	if rolled && s.cfg.RetentionBytes > 0 && s.log.size() > s.cfg.RetentionBytes {
+		s.wakeJanitor()
+	}
 	if s.log.halfFull() {
 		s.janitor.prepare.Store(true)
 		s.wakeJanitor()

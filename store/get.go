@@ -92,7 +92,7 @@ func (s *Store) Get(r GetRequest) (GetResult, error) {
 		return GetResult{Status: GetNoQueue}, nil
 	}
 	v := q.view()
-	res := GetResult{Min: v.base, Max: v.max()}
+	res := GetResult{Min: v.min, Max: v.max()}
 	switch {
 	case res.Max == 0:
 		res.Status = GetEmptyQueue
@@ -111,7 +111,7 @@ func (s *Store) Get(r GetRequest) (GetResult, error) {
 	defer s.chosen.put(chosen)
 	next, err := s.choose(&v, r, chosen)
 	if err != nil {
-		return GetResult{}, s.readError(r, err)
+		return s.readFailed(q, r, err)
 	}
 	res.Next = next
 	if len(*chosen) == 0 {
@@ -120,9 +120,19 @@ func (s *Store) Get(r GetRequest) (GetResult, error) {
 	}
 	res.Records, err = s.log.read(*chosen, make([][]byte, 0, len(*chosen)))
 	if err != nil {
-		return GetResult{}, s.readError(r, err)
+		return s.readFailed(q, r, err)
 	}
 	return res, nil
+}
+
+// readFailed is the result of a Get that could not read something: what it
+// wanted may have been deleted meanwhile, which always begins with the first
+// record.
+func (s *Store) readFailed(q *queue, r GetRequest, err error) (GetResult, error) {
+	if b := q.bounds(); r.Offset < b.Min {
+		return GetResult{Status: GetTooSmall, Next: b.Min, Min: b.Min, Max: b.Max}, nil
+	}
+	return GetResult{}, s.readError(r, err)
 }
 
 // choose collects the units that Get returns, and tells where it stopped.

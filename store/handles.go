@@ -71,6 +71,19 @@ func (h *handles) dropLocked(i int) {
 	}
 }
 
+// forget closes a file that is about to be deleted; its last user does, if it is
+// being read.
+func (h *handles) forget(path string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, f := range h.open {
+		if f.path == path {
+			h.dropLocked(i)
+			return
+		}
+	}
+}
+
 // close closes every file that nobody uses; the last user closes the others.
 func (h *handles) close() {
 	h.mu.Lock()

@@ -22,7 +22,9 @@ type janitor struct {
 	checkpoint atomic.Bool // it knows of something for a checkpoint, and will write one within the interval
 
 	// Owned by the goroutine.
-	dropped bool // the checkpoint no longer holds the queues; see dropStale
+	dropped   bool // the checkpoint no longer holds the queues; see dropStale
+	leftovers []leftover
+	complaint string // the last error that was logged about deleting files
 }
 
 func (j *janitor) init() {
@@ -86,7 +88,7 @@ func (s *Store) runJanitor() {
 // watching reports whether something has to be looked at even though nobody
 // wakes the janitor for it.
 func (s *Store) watching() bool {
-	return false
+	return s.damage == nil && (s.cfg.Retention > 0 || s.cfg.RetentionBytes > 0)
 }
 
 // tidy does the jobs of the janitor. Each returns at once when it has nothing to
@@ -95,6 +97,7 @@ func (s *Store) watching() bool {
 func (s *Store) tidy(checkpointDue bool) {
 	s.prepareFile()
 	s.dropStale()
+	s.retain()
 	if checkpointDue {
 		s.tidyCheckpoint()
 	}

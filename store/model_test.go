@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,6 +24,7 @@ type model struct {
 	s      *Store
 	queues map[QueueID][]string
 	order  []QueueID // queue of each position
+	min    int64     // what the store said last of its first position
 	synced int       // positions that no crash may take
 }
 
@@ -36,7 +39,11 @@ func TestModelOfRandomUseAndCrashes(t *testing.T) {
 		cfg.FileSize = []int64{MinFileSize, 16 << 10, 1 << 20}[rng.IntN(3)]
 		cfg.SyncFlush = rng.IntN(3) == 0
 		cfg.Throwaway = rng.IntN(4) == 0
-		m := &model{t: t, rng: rng, cfg: cfg, queues: map[QueueID][]string{}}
+		if rng.IntN(2) == 0 {
+			cfg.RetentionBytes = 1 + rng.Int64N(20*cfg.FileSize)
+			cfg.FlushInterval, cfg.CleanInterval = time.Millisecond, time.Millisecond
+		}
+		m := &model{t: t, rng: rng, cfg: cfg, queues: map[QueueID][]string{}, min: 1}
 		m.s = mustOpen(t, cfg)
 		for range 100 {
 			switch n := rng.IntN(100); {
@@ -49,8 +56,10 @@ func TestModelOfRandomUseAndCrashes(t *testing.T) {
 				if !cfg.Throwaway {
 					m.synced = len(m.order)
 				}
-			case n < 91:
+			case n < 90:
 				require.NoError(t, m.s.Check(t.Context()))
+			case n < 91:
+				m.s.rollIdle()
 			case n < 94:
 				mustClose(t, m.s)
 				m.reopen()
@@ -98,6 +107,9 @@ func (m *model) append() {
 func (m *model) read() {
 	id := m.queue()
 	texts := m.queues[id]
+	m.s.trimmer.pin() // nothing is deleted meanwhile
+	defer m.s.unpin()
+	min := m.kept()[id]
 	offset := m.rng.IntN(len(texts) + 2)
 	res, err := m.s.Get(GetRequest{Topic: id.Topic, QueueID: id.ID, Offset: int64(offset), MaxMessages: m.rng.IntN(100)})
 	require.NoError(m.t, err)
@@ -105,10 +117,31 @@ func (m *model) read() {
 		require.NotEqual(m.t, GetFound, res.Status)
 		return
 	}
+	if offset < min {
+		require.Equal(m.t, GetTooSmall, res.Status)
+		require.Equal(m.t, int64(min), res.Next)
+		return
+	}
 	require.Equal(m.t, GetFound, res.Status)
 	for i, rec := range res.Records {
 		require.Equal(m.t, texts[offset+i], string(message.View(rec).Body()))
 	}
+}
+
+// kept is the first offset of each queue that must be there, by the first
+// position of the store, which only grows.
+func (m *model) kept() map[QueueID]int {
+	min := m.s.Positions().Min
+	require.GreaterOrEqual(m.t, min, m.min)
+	m.min = min
+	if m.cfg.RetentionBytes == 0 {
+		require.Equal(m.t, int64(1), min)
+	}
+	kept := map[QueueID]int{}
+	for _, id := range m.order[:min-1] {
+		kept[id]++
+	}
+	return kept
 }
 
 func (m *model) reopen() {
@@ -122,11 +155,11 @@ func (m *model) reopen() {
 }
 
 // crash goes on with a copy of the folder whose log lost some of its unsynced
-// end: cut, zeroed or overwritten.
+// end: cut, zeroed or overwritten. Sometimes derived files are lost, too.
 func (m *model) crash() {
-	m.synced = max(m.synced, int(m.s.log.proven.Load()))
 	cfg := m.cfg
 	mustKill(m.t, m.s)
+	m.synced = max(m.synced, int(m.s.log.proven.Load()))
 	cfg.Dir = copyDir(m.t, m.cfg.Dir)
 	require.NoError(m.t, os.RemoveAll(m.cfg.Dir))
 	m.cfg = cfg
@@ -153,6 +186,11 @@ func (m *model) crash() {
 		}
 		require.NoError(m.t, os.WriteFile(path, data, 0o640))
 	}
+	for _, name := range []string{checkpointName, queuesName} {
+		if m.rng.IntN(4) == 0 {
+			require.NoError(m.t, os.RemoveAll(filepath.Join(cfg.Dir, name)))
+		}
+	}
 	m.s = mustOpen(m.t, m.cfg)
 	require.NoError(m.t, m.s.Err())
 	written := int(m.s.Positions().Written)
@@ -170,14 +208,15 @@ func (m *model) crash() {
 
 func (m *model) compare() {
 	m.t.Helper()
+	m.s.trimmer.pin()
+	defer m.s.unpin()
 	require.Equal(m.t, int64(len(m.order)), m.s.Positions().Written)
+	kept := m.kept()
 	for id, texts := range m.queues {
-		var got []string
-		if len(texts) == 0 {
-			texts = nil
-		}
-		got = bodies(m.t, m.s, id.Topic, id.ID)
-		assert.Equal(m.t, texts, got, "%v", id)
+		want := Range{int64(kept[id]), int64(len(texts))}
+		assert.Equal(m.t, want, Range{m.s.MinOffset(id.Topic, id.ID), m.s.MaxOffset(id.Topic, id.ID)}, "%v", id)
+		texts = append([]string(nil), texts[kept[id]:]...)
+		assert.Equal(m.t, texts, bodies(m.t, m.s, id.Topic, id.ID), "%v", id)
 	}
 	require.NoError(m.t, m.s.Check(m.t.Context()))
 }

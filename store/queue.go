@@ -74,9 +74,11 @@ type queue struct {
 	// mu guards all below. The arrays behind blocks and tail only grow: what a
 	// reader has seen under the lock stays as it is, so it may read on without.
 	mu     sync.Mutex
-	base   int64    // offset of the first unit kept
+	base   int64    // offset of the first unit of blocks, or of tail
 	blocks []uint32 // full blocks in the extents, from base on
 	tail   []byte   // the units behind them, fewer than blockUnits
+	min    int64    // first offset whose record is kept: base, or a little more
+	first  int64    // position of that record; 0 while there is none
 }
 
 func (q *queue) tailBaseLocked() int64 { return q.base + int64(len(q.blocks))*blockUnits }
@@ -85,22 +87,25 @@ func (q *queue) maxLocked() int64      { return q.tailBaseLocked() + int64(len(q
 func (q *queue) bounds() Range {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return Range{Min: q.base, Max: q.maxLocked()}
+	return Range{Min: q.min, Max: q.maxLocked()}
 }
 
 // place appends the unit of an offset. The offset must be the next one of the
-// queue, or any one when the queue is empty and first allows it. An error that
+// queue, or any one when the queue has never held one and first allows it. An error that
 // is an [ErrDamaged] means that nothing was placed; any other, that the unit is
 // readable but a full block could not be written to disk yet.
 func (q *queue) place(x *extents, offset int64, u unit, first bool) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if want := q.maxLocked(); offset != want {
-		if !first || len(q.blocks)+len(q.tail) > 0 {
+		if !first || want > 0 {
 			return fmt.Errorf("%w: topic %q queue %d: the record at position %d has queue offset %d, expected %d",
 				ErrDamaged, q.key.Topic, q.key.ID, u.position, offset, want)
 		}
-		q.base = offset
+		q.base, q.min = offset, offset
+	}
+	if q.min == offset {
+		q.first = u.position
 	}
 	switch len(q.tail) {
 	case 0:
@@ -124,12 +129,14 @@ type view struct {
 	base   int64
 	blocks []uint32
 	tail   []byte
+	min    int64
+	first  int64
 }
 
 func (q *queue) view() view {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return view{id: q.id, base: q.base, blocks: q.blocks, tail: q.tail}
+	return view{id: q.id, base: q.base, blocks: q.blocks, tail: q.tail, min: q.min, first: q.first}
 }
 
 func (v *view) tailBase() int64 { return v.base + int64(len(v.blocks))*blockUnits }

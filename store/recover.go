@@ -38,8 +38,11 @@ func (f *foundFile) valid() bool { return f.headSize > 0 }
 // recovery is one run over the files of a log.
 type recovery struct {
 	files  []foundFile
-	first  int64 // position at which the log must begin
-	synced int64 // proven so far
+	first  int64  // position at which the log must begin
+	synced int64  // proven so far
+	lost   string // why it is not known where the log begins; empty when it is
+	// leftovers are the folders of deleted files that are still there.
+	leftovers []string
 
 	scanned int // files from here on have been scanned
 	end     int64
@@ -58,9 +61,9 @@ type badEntry struct {
 
 // recover opens the log, loads the checkpoint's queues if they fit, and replays.
 func (s *Store) recover(cp *checkpoint) error {
-	r := recovery{first: 1}
-	if cp != nil {
-		r.first, r.synced = max(1, cp.min), cp.synced
+	r, mark, err := s.beginning(cp)
+	if err != nil {
+		return err
 	}
 	if err := s.log.recover(&r); err != nil {
 		return err
@@ -74,13 +77,58 @@ func (s *Store) recover(cp *checkpoint) error {
 		s.cfg.Logger.Warn("store: cut a torn end off the commit log", "dir", s.cfg.Dir, "file", r.path(&s.log, b),
 			"position", b.position, "byte", b.offset, "reason", b.reason, "records", r.cut)
 	}
-	if err := s.loadQueues(cp); err != nil {
+	if err := s.loadQueues(cp, mark.queues); err != nil {
 		return err
 	}
-	if s.damage == nil && s.log.active == nil {
+	if s.damage != nil {
+		return nil
+	}
+	if mark.again {
+		if err := s.saveFirst(); err != nil {
+			return err
+		}
+	}
+	for _, dir := range r.leftovers {
+		if err := s.log.disk.remove(dir); err != nil {
+			s.cfg.Logger.Warn("store: cannot remove a deleted commit-log file; it is ignored, and tried again at the next open", "dir", dir, "err", err)
+		}
+	}
+	if s.log.active == nil {
 		return s.log.roll(nowMillis())
 	}
 	return nil
+}
+
+// beginning is where the log begins, and what is known of the queues there.
+type beginning struct {
+	queues []queueStart
+	again  bool // the mark is missing or damaged and can be written again
+}
+
+// beginning finds out where the log begins: as commitlog/first says, or at 1
+// when nothing has been deleted. Should that file be lost or damaged, a
+// checkpoint written after the last deletion tells, if the first file agrees.
+func (s *Store) beginning(cp *checkpoint) (r recovery, at beginning, err error) {
+	r.first = 1
+	if cp != nil {
+		r.synced = cp.synced
+	}
+	mark, bad, err := loadFirst(s.log.dir)
+	switch {
+	case err != nil:
+		return r, at, err
+	case mark != nil:
+		r.first, at.queues = mark.position, mark.queues
+		s.log.origin.bytes, s.log.origin.epoch = mark.bytes, mark.epoch
+	case cp != nil && cp.position > 0 && cp.min > 1:
+		r.first, at = cp.min, beginning{queues: cp.starts(), again: true}
+	case bad:
+		r.lost = "it tells where the log begins, and is damaged"
+	}
+	s.log.origin.base = r.first
+	// Nothing is deleted before all below the new beginning is synced.
+	r.synced = max(r.synced, r.first-1)
+	return r, at, nil
 }
 
 func (s *Store) setDamage(path string, position int64, reason string) {
@@ -91,7 +139,8 @@ func (s *Store) setDamage(path string, position int64, reason string) {
 
 // loadQueues takes the queues from the checkpoint and replays the rest of the
 // log; or, when the checkpoint does not fit the log or its files, all of it.
-func (s *Store) loadQueues(cp *checkpoint) error {
+// starts are the queues that begin behind the records there are.
+func (s *Store) loadQueues(cp *checkpoint, starts []queueStart) error {
 	first, end := s.log.min(), s.log.written.Load()
 	// A damaged log ends, for now, where its damage begins. Its queues end there
 	// too, and the files of what lies behind stay: they tell a salvage which
@@ -116,6 +165,10 @@ func (s *Store) loadQueues(cp *checkpoint) error {
 				s.queues.replace(list)
 				s.dispatched.Store(position)
 				s.checkpointed.Store(position)
+				s.checkpointedMin.Store(cp.min)
+				err = s.trimQueues(first) // files may have gone since
+			}
+			if err == nil {
 				err = s.replay(position)
 			}
 			if err == nil || !errors.Is(err, ErrDamaged) {
@@ -136,9 +189,14 @@ func (s *Store) loadQueues(cp *checkpoint) error {
 			return err
 		}
 	}
-	s.queues.replace(nil)
+	list := make([]*queue, len(starts))
+	for i, st := range starts {
+		list[i] = &queue{key: st.key, id: uint32(i), base: st.next, min: st.next}
+	}
+	s.queues.replace(list)
 	s.dispatched.Store(first - 1)
 	s.checkpointed.Store(0)
+	s.checkpointedMin.Store(first)
 	err := s.replay(first - 1)
 	if !errors.Is(err, ErrDamaged) {
 		return err
@@ -245,6 +303,10 @@ func (c *commitLog) list(r *recovery) error {
 			continue
 		}
 		f := foundFile{logFile: newLogFile(c.dir, fileHeader{base: base})}
+		if base < r.first {
+			r.leftovers = append(r.leftovers, f.dir)
+			continue
+		}
 		info, err := os.Stat(f.path)
 		if err == nil {
 			f.size = info.Size()
@@ -271,6 +333,11 @@ func (c *commitLog) list(r *recovery) error {
 
 // examine finds the end of the good part.
 func (r *recovery) examine() error {
+	if r.lost != "" && (len(r.files) == 0 || r.files[0].base != r.first) {
+		r.end, r.synced = r.first-1, max(r.synced, r.first)
+		r.bad = &badEntry{position: r.first, reason: r.lost}
+		return nil
+	}
 	if len(r.files) == 0 {
 		r.end = r.first - 1
 		if r.synced > r.end {
@@ -381,6 +448,9 @@ func (r *recovery) damaged() bool { return r.synced >= r.bad.position }
 
 // path names the file of a bad entry.
 func (r *recovery) path(c *commitLog, b *badEntry) string {
+	if r.lost != "" && b.reason == r.lost {
+		return filepath.Join(c.dir, firstName)
+	}
 	if b.file < len(r.files) && r.files[b.file].base <= b.position {
 		return r.files[b.file].path
 	}

@@ -57,9 +57,11 @@ type Store struct {
 	missed, skip int
 	background   sync.WaitGroup // leaders in place of openers that left
 
-	flusher      flusher
-	janitor      janitor
-	checkpointed atomic.Int64 // position of the last checkpoint
+	flusher flusher
+	janitor janitor
+	trimmer trimmer
+
+	checkpointed, checkpointedMin atomic.Int64 // position and first position of the last checkpoint
 
 	closed atomic.Bool // set when closing has begun
 
@@ -140,6 +142,9 @@ func (s *Store) startAppends() error {
 		if s.mu.storeTime, err = storeTimeOfEntry(rec); err != nil {
 			return damagef(s.log.dir, last, "%v", err)
 		}
+		s.log.active.newest.Store(s.mu.storeTime)
+	} else if f := s.log.active; f != nil {
+		s.mu.storeTime = f.header.created
 	}
 	for _, q := range s.queues.all() {
 		q.next = q.bounds().Max

@@ -323,7 +323,7 @@ func TestACrashAtAnySyncLosesNothingThatWasPromised(t *testing.T) {
 			rng := newSeed(t)
 			points := syncPoints(t, sync)
 			require.Greater(t, len(points), 50)
-			cfg := Config{Cluster: "c", Broker: "broker-a", FileSize: MinFileSize}
+			cfg := Config{Cluster: "c", Broker: "broker-a", FileSize: MinFileSize, Retention: -1}
 			for i, p := range points {
 				p.what = fmt.Sprintf("point %d of %d, %s", i, len(points), p.what)
 				p.verify(t, cfg, copyDir(t, p.dir), "everything left")
