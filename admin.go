@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/pocketmq/pocketmq/internal/client"
+	"github.com/pocketmq/pocketmq/internal/topics"
 	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
 )
@@ -112,13 +114,13 @@ func (a *Admin) CreateTopic(ctx context.Context, t TopicConfig) error {
 	p := problems{what: "TopicConfig"}
 	p.check("Name", message.ValidateTopic(t.Name))
 	if t.ReadQueues == 0 {
-		t.ReadQueues = defaultTopicQueues
+		t.ReadQueues = topics.DefaultQueues
 	}
 	if t.WriteQueues == 0 {
 		t.WriteQueues = t.ReadQueues
 	}
-	if t.ReadQueues < 0 || t.WriteQueues < 0 || t.ReadQueues > maxQueues || t.WriteQueues > maxQueues {
-		p.add("%d read and %d write queues, must be 1 to %d (0 = %d, and as many)", t.ReadQueues, t.WriteQueues, maxQueues, defaultTopicQueues)
+	if t.ReadQueues < 0 || t.WriteQueues < 0 || t.ReadQueues > topics.MaxQueues || t.WriteQueues > topics.MaxQueues {
+		p.add("%d read and %d write queues, must be 1 to %d (0 = %d, and as many)", t.ReadQueues, t.WriteQueues, topics.MaxQueues, topics.DefaultQueues)
 	}
 	if t.Perm == 0 {
 		t.Perm = PermRead | PermWrite
@@ -164,7 +166,7 @@ func (a *Admin) masters(ctx context.Context, names []string) ([]master, error) {
 	var out []master
 	var known []string
 	for _, b := range brokers {
-		addr, ok := b.Addrs[masterID]
+		addr, ok := b.Addrs[protocol.MasterID]
 		if !ok {
 			continue
 		}
@@ -216,11 +218,7 @@ func (a *Admin) Route(ctx context.Context, topic string) (*TopicRoute, error) {
 		out.Queues = append(out.Queues, QueueData{q.BrokerName, q.ReadQueues, q.WriteQueues, q.Perm})
 	}
 	for _, b := range r.Brokers {
-		addrs := make(map[int64]string, len(b.Addrs))
-		for id, addr := range b.Addrs {
-			addrs[id] = addr
-		}
-		out.Brokers = append(out.Brokers, BrokerData{b.Cluster, b.BrokerName, addrs})
+		out.Brokers = append(out.Brokers, BrokerData{b.Cluster, b.BrokerName, maps.Clone(b.Addrs)})
 	}
 	return out, nil
 }

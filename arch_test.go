@@ -26,8 +26,10 @@ const modulePath = "github.com/pocketmq/pocketmq"
 // why. "." is the root. What is not here is not allowed, and what nobody uses
 // any more has to go.
 var allowedImports = map[string]map[string]string{
-	"message":  {},
-	"protocol": {},
+	"message": {},
+	"protocol": {
+		"message": "what a message or a name is refused for is one sentinel, whoever finds it",
+	},
 	"rebalance": {
 		"message": "a strategy divides message.Queue values",
 	},
@@ -73,7 +75,7 @@ var allowedImports = map[string]map[string]string{
 	".": {
 		"fault":               "the producer's choice of a queue",
 		"filter":              "subscriptions are compiled when a config is checked",
-		"internal/client":     "wiring: routes, sessions and heartbeats of clients",
+		"internal/client":     "wiring: routes, sessions and heartbeats of clients; a broker's back-off from name servers",
 		"internal/consume":    "wiring: the engine of a Consumer",
 		"internal/groups":     "wiring: the broker's consumers and producers",
 		"internal/longpoll":   "wiring: held pulls",
@@ -110,8 +112,7 @@ var allowedModules = map[string]map[string]string{
 // Go method, with who ends them. Every goroutine has an owner that joins it.
 var goroutineOwners = map[string]string{
 	"broker.go":                   "the loops of a broker: its Close joins them",
-	"broker_register.go":          "one call per name server: joined before the function returns",
-	"cluster.go":                  "members start and end at the same time: joined before the function returns",
+	"cluster.go":                  "members start and end, and a broker registers everywhere, at the same time: joined before the function returns",
 	"events.go":                   "the goroutine of OnEvent: emitter.close joins it",
 	"namesrv.go":                  "the scan of a name server: its Close joins it",
 	"producer_send.go":            "asynchronous sends: Producer.Close waits for them",

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,14 +28,10 @@ import (
 
 // Defaults of BrokerConfig.
 const (
-	defaultTopicQueues    = 8
 	defaultMaxMessageSize = 4 << 20
 	defaultFileSize       = 4 << 20
 	minFileSize           = 4 << 10
 )
-
-// masterID is the broker id of a master.
-const masterID = 0
 
 // BrokerConfig configures a Broker. It is copied by NewBroker.
 type BrokerConfig struct {
@@ -120,7 +117,7 @@ func newBroker(cfg BrokerConfig, w wiring, throwaway bool) (*Broker, error) {
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	b := &Broker{cfg: cfg, node: nodeName(cfg.Name, masterID), throwaway: throwaway, wire: w}
+	b := &Broker{cfg: cfg, node: nodeName(cfg.Name, protocol.MasterID), throwaway: throwaway, wire: w}
 	b.log = loggerOf(cfg.Logger, "node", b.node)
 	b.life.what = "broker " + cfg.Name
 	return b, nil
@@ -138,7 +135,7 @@ func (cfg BrokerConfig) withDefaults(p *problems) BrokerConfig {
 	if cfg.Flush != AsyncFlush && cfg.Flush != SyncFlush {
 		p.add("Flush is %d: use AsyncFlush or SyncFlush", cfg.Flush)
 	}
-	positive(p, "DefaultTopicQueues", &cfg.DefaultTopicQueues, defaultTopicQueues)
+	positive(p, "DefaultTopicQueues", &cfg.DefaultTopicQueues, topics.DefaultQueues)
 	positive(p, "MaxMessageSize", &cfg.MaxMessageSize, defaultMaxMessageSize)
 	positive(p, "CommitLogFileSize", &cfg.CommitLogFileSize, defaultFileSize)
 	if cfg.CommitLogFileSize > 0 && cfg.CommitLogFileSize < minFileSize {
@@ -165,30 +162,18 @@ func checkName(p *problems, field, name string) {
 
 func checkTopics(p *problems, in map[string]int, cluster, broker string) map[string]int {
 	out := make(map[string]int, len(in))
-	for _, name := range sortedKeys(in) {
+	for _, name := range slices.Sorted(maps.Keys(in)) {
 		p.check("Topics", message.ValidateTopic(name))
 		if message.IsSystemTopic(name, cluster, broker) {
 			p.add("Topics: %q is RocketMQ's own, choose another name", name)
 			p.kinds = append(p.kinds, ErrIllegalName)
 		}
-		if in[name] <= 0 || in[name] > maxQueues {
-			p.add("Topics[%q] is %d queues, must be 1 to %d", name, in[name], maxQueues)
+		if in[name] <= 0 || in[name] > topics.MaxQueues {
+			p.add("Topics[%q] is %d queues, must be 1 to %d", name, in[name], topics.MaxQueues)
 		}
 		out[name] = in[name]
 	}
 	return out
-}
-
-// maxQueues bounds a topic's queues on one broker.
-const maxQueues = 65535
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }
 
 // nodeName names a broker at the transport and in events.
@@ -219,7 +204,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	}
 
 	if r.store, err = store.Open(store.Config{
-		Dir: b.cfg.Dir, Cluster: b.cfg.Cluster, Broker: b.cfg.Name, ID: masterID,
+		Dir: b.cfg.Dir, Cluster: b.cfg.Cluster, Broker: b.cfg.Name, ID: protocol.MasterID,
 		FileSize: b.cfg.CommitLogFileSize, SyncFlush: b.cfg.Flush == SyncFlush,
 		FlushInterval: b.cfg.Timings.FlushInterval, FlushTimeout: b.cfg.Timings.FlushTimeout,
 		Throwaway: b.throwaway, Logger: b.log,
@@ -241,7 +226,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 		return err
 	}
 	var configured []protocol.TopicConfig
-	for _, name := range sortedKeys(b.cfg.Topics) {
+	for _, name := range slices.Sorted(maps.Keys(b.cfg.Topics)) {
 		n := b.cfg.Topics[name]
 		configured = append(configured, protocol.TopicConfig{Name: name, ReadQueues: n, WriteQueues: n, Perm: PermRead | PermWrite})
 	}
@@ -336,7 +321,7 @@ func (b *Broker) stop(closeStore func(*store.Store) error, persist bool) error {
 func (b *Broker) Name() string { return b.cfg.Name }
 
 // ID returns the broker id within its group; 0 is a master.
-func (b *Broker) ID() int64 { return masterID }
+func (b *Broker) ID() int64 { return protocol.MasterID }
 
 // Addr returns the address that clients dial, "" before Start.
 func (b *Broker) Addr() string {
@@ -366,7 +351,7 @@ func fenced(err error) error {
 	if err == nil {
 		return nil
 	}
-	return tagged(ErrFenced, err)
+	return protocol.Tagged(err.Error(), ErrFenced, err)
 }
 
 // Status returns a snapshot; before Start it says that the broker is not

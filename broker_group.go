@@ -31,16 +31,16 @@ func (s *brokerSession) heartbeat(_ context.Context, q *protocol.HeartbeatReques
 	}
 	for _, g := range q.Producers {
 		if err := message.ValidateGroup(g); err != nil {
-			return nil, badName(err)
+			return nil, protocol.BadName(err)
 		}
 	}
 	for _, c := range q.Consumers {
 		if err := message.ValidateGroup(c.Group); err != nil {
-			return nil, badName(err)
+			return nil, protocol.BadName(err)
 		}
 		for _, sub := range c.Subscriptions {
 			if err := message.ValidateTopic(sub.Topic); err != nil {
-				return nil, badName(err)
+				return nil, protocol.BadName(err)
 			}
 		}
 	}

@@ -101,7 +101,7 @@ func (s *brokerSession) checkPull(q *protocol.PullMessageRequest) (func(int64) b
 		return nil, protocol.Errorf(protocol.InvalidParameter, "queue %d of topic %s does not exist on %s, it has queues 0 to %d", q.QueueID, q.Topic, s.cfg.Name, topic.ReadQueues-1)
 	}
 	if q.HasExpression {
-		if q.ExpressionType != "" && q.ExpressionType != protocol.ExpressionTag {
+		if !filter.IsTagType(q.ExpressionType) {
 			return nil, protocol.Errorf(protocol.RequestCodeNotSupported, "%s filters are not supported", q.ExpressionType)
 		}
 		tags, err := filter.ParseTags(q.Expression)
@@ -191,7 +191,7 @@ func (s *brokerSession) checkGroup(group string) error {
 		return nil // was checked when it was made
 	}
 	if err := message.ValidateGroup(group); err != nil {
-		return badName(err)
+		return protocol.BadName(err)
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func (s *brokerSession) checkGroup(group string) error {
 // noTopic is the answer of a broker that does not have a topic.
 func noTopic(topic string) *protocol.Error {
 	if err := message.ValidateTopic(topic); err != nil {
-		return badName(err)
+		return protocol.BadName(err)
 	}
 	return protocol.Errorf(protocol.TopicNotExist, "topic[%s] not exist, apply first please! Create it with Admin.CreateTopic or ClusterConfig.Topics", topic)
 }

@@ -5,21 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/pocketmq/pocketmq/internal/client"
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
 // registerTimeout bounds a registration with one name server. A silent name
 // server delays a topic's creation by this much once; then it is in back-off.
 const registerTimeout = 500 * time.Millisecond
-
-// Back-off before a name server that failed is dialled again.
-const (
-	nameServerBackoff    = 100 * time.Millisecond
-	nameServerBackoffMax = 5 * time.Second
-)
 
 // registrar keeps a broker registered with every name server. Name servers
 // know nothing of each other, so each gets the whole topic table.
@@ -34,10 +28,9 @@ type registrar struct {
 
 // nameServerLink is guarded by registrar.turn.
 type nameServerLink struct {
-	addr      string
-	conn      protocol.NameServerConn // nil: dial first
-	notBefore time.Time
-	backoff   time.Duration
+	addr    string
+	conn    protocol.NameServerConn // nil: dial first
+	backoff client.Backoff          // before it is dialled again
 }
 
 func newRegistrar(r *brokerRun) *registrar {
@@ -108,7 +101,7 @@ func (g *registrar) unregister(ctx context.Context) {
 	defer g.unlock()
 	err := g.each(ctx, g.links, registerTimeout, func(ctx context.Context, l *nameServerLink) error {
 		_, err := l.conn.UnregisterBroker(ctx, &protocol.UnregisterBrokerRequest{
-			Cluster: g.r.cfg.Cluster, BrokerName: g.r.cfg.Name, BrokerID: masterID, Addr: g.r.addr.String(),
+			Cluster: g.r.cfg.Cluster, BrokerName: g.r.cfg.Name, BrokerID: protocol.MasterID, Addr: g.r.addr.String(),
 		})
 		return err
 	})
@@ -120,7 +113,7 @@ func (g *registrar) unregister(ctx context.Context) {
 func (g *registrar) registerAt(ctx context.Context, l *nameServerLink) error {
 	topics, version := g.r.topics.Snapshot()
 	_, err := l.conn.RegisterBroker(ctx, &protocol.RegisterBrokerRequest{
-		Cluster: g.r.cfg.Cluster, BrokerName: g.r.cfg.Name, BrokerID: masterID, Addr: g.r.addr.String(),
+		Cluster: g.r.cfg.Cluster, BrokerName: g.r.cfg.Name, BrokerID: protocol.MasterID, Addr: g.r.addr.String(),
 		HeartbeatTimeout: g.r.cfg.Timings.BrokerExpire, Version: version, Topics: topics,
 	})
 	return err
@@ -128,24 +121,14 @@ func (g *registrar) registerAt(ctx context.Context, l *nameServerLink) error {
 
 // each calls f for the links at the same time. The caller holds turn.
 func (g *registrar) each(ctx context.Context, links []*nameServerLink, timeout time.Duration, f func(context.Context, *nameServerLink) error) error {
-	errs := make([]error, len(links))
-	one := func(i int, l *nameServerLink) {
+	return each(links, func(l *nameServerLink) error {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		if err := g.call(ctx, l, f); err != nil {
-			errs[i] = fmt.Errorf("name server %s: %w", l.addr, err)
+			return fmt.Errorf("name server %s: %w", l.addr, err)
 		}
-	}
-	if len(links) == 1 {
-		one(0, links[0])
-		return errs[0]
-	}
-	var wg sync.WaitGroup
-	for i, l := range links {
-		wg.Go(func() { one(i, l) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+		return nil
+	})
 }
 
 func (g *registrar) call(ctx context.Context, l *nameServerLink, f func(context.Context, *nameServerLink) error) error {
@@ -155,12 +138,12 @@ func (g *registrar) call(ctx context.Context, l *nameServerLink, f func(context.
 			return fmt.Errorf("%s: %w", g.r.life.what, ErrClosed)
 		}
 		if fresh {
-			if now := time.Now(); now.Before(l.notBefore) {
-				return fmt.Errorf("not tried again before %s: %w", l.notBefore.Format(time.TimeOnly), ErrUnreachable)
+			if time.Now().Before(l.backoff.Until) {
+				return fmt.Errorf("not tried again before %s: %w", l.backoff.Until.Format(time.TimeOnly), ErrUnreachable)
 			}
 			conn, err := g.r.cfg.Transport.DialNameServer(ctx, protocol.Dial{Node: g.r.node, Addr: l.addr})
 			if err != nil {
-				l.failed(time.Now())
+				l.backoff.Failed(time.Now())
 				return err
 			}
 			l.conn = conn
@@ -168,23 +151,24 @@ func (g *registrar) call(ctx context.Context, l *nameServerLink, f func(context.
 		err := f(ctx, l)
 		var answered *protocol.Error
 		if err == nil || errors.As(err, &answered) {
-			l.backoff, l.notBefore = 0, time.Time{}
+			l.backoff = client.Backoff{}
+			return err
+		}
+		if ctx.Err() != nil {
+			// Slow, or no longer waited for: to end the session would take the
+			// broker's topics out of every route.
+			l.backoff.Failed(time.Now())
 			return err
 		}
 		_ = l.conn.Close() // the session is dead: what its Close says does not matter
 		l.conn = nil
 		if fresh || !errors.Is(err, ErrUnreachable) {
-			l.failed(time.Now())
+			l.backoff.Failed(time.Now())
 			return err
 		}
 		// The old session had died unnoticed and nothing was sent: a restarted
 		// name server gets one new session at once.
 	}
-}
-
-func (l *nameServerLink) failed(now time.Time) {
-	l.backoff = min(max(2*l.backoff, nameServerBackoff), nameServerBackoffMax)
-	l.notBefore = now.Add(l.backoff)
 }
 
 // close ends the sessions. A name server then drops the broker at once.

@@ -96,17 +96,11 @@ const defaultRegion = "DefaultRegion"
 
 // sendTopic returns the topic of a send, made after its template if need be.
 func (s *brokerSession) sendTopic(q *protocol.SendMessageRequest) (protocol.TopicConfig, error) {
-	if topic, ok := s.topics.Get(q.Topic); ok {
-		if message.IsNotSendable(q.Topic) {
-			return topic, protocol.Errorf(protocol.NoPermission, "topic %s is reserved, it takes no messages from producers", q.Topic)
-		}
-		return topic, nil
-	}
-	if err := message.ValidateTopic(q.Topic); err != nil {
-		return protocol.TopicConfig{}, badName(err)
-	}
 	if message.IsNotSendable(q.Topic) {
 		return protocol.TopicConfig{}, protocol.Errorf(protocol.NoPermission, "topic %s is reserved, it takes no messages from producers", q.Topic)
+	}
+	if topic, ok := s.topics.Get(q.Topic); ok {
+		return topic, nil
 	}
 	// Concurrent first sends make the topic once, and all of them wait until it
 	// is routable: their producers' next lookups would miss it otherwise.
@@ -160,7 +154,7 @@ func (s *brokerSession) addSingle(b *store.Batch, rec *message.Record, q *protoc
 
 // addBatch encodes each message of a batch body as a record of its own.
 func (s *brokerSession) addBatch(b *store.Batch, rec *message.Record, q *protocol.SendMessageRequest) error {
-	if strings.HasPrefix(q.Topic, message.RetryPrefix) {
+	if message.IsRetryTopic(q.Topic) {
 		return protocol.Errorf(protocol.MessageIllegal, "a batch to a retry topic is not allowed")
 	}
 	if len(q.Topic) > message.MaxTopicLength {

@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/pocketmq/pocketmq/protocol"
 )
 
 const (
@@ -284,7 +286,7 @@ func (c *Cluster) startNameServer(ctx context.Context, i int, addr string) (*Nam
 func (c *Cluster) startGroups(ctx context.Context, gs []BrokerGroup) error {
 	eg, ctx := errgroup.WithContext(ctx)
 	for _, g := range gs {
-		m := &member{group: g.Name, id: masterID, cfg: c.memberConfig(g)}
+		m := &member{group: g.Name, id: protocol.MasterID, cfg: c.memberConfig(g)}
 		c.mu.Lock()
 		c.members = append(c.members, m)
 		c.mu.Unlock()
@@ -297,9 +299,9 @@ func (c *Cluster) memberConfig(g BrokerGroup) BrokerConfig {
 	cfg := g.Config
 	cfg.Cluster, cfg.Name = c.cfg.Name, g.Name
 	if len(g.Addrs) > 0 {
-		cfg.Addr = g.Addrs[masterID]
+		cfg.Addr = g.Addrs[protocol.MasterID]
 	}
-	cfg.Dir = filepath.Join(c.dir, fmt.Sprintf("%s-%d", g.Name, masterID))
+	cfg.Dir = filepath.Join(c.dir, fmt.Sprintf("%s-%d", g.Name, protocol.MasterID))
 	cfg.NameServers = c.NameServerAddrs()
 	cfg.Transport = c.transport
 	cfg.Timings = cfg.Timings.over(c.cfg.Timings)
@@ -511,14 +513,14 @@ func (c *Cluster) startClient(ctx context.Context, start func(context.Context) e
 func (c *Cluster) AddGroup(ctx context.Context, g BrokerGroup) error {
 	p := problems{what: "BrokerGroup"}
 	c.cfg.checkGroup(&p, g)
-	if c.member(g.Name, masterID) != nil {
+	if c.member(g.Name, protocol.MasterID) != nil {
 		p.add("the cluster has a group %q already", g.Name)
 	}
 	if err := p.err(); err != nil {
 		return err
 	}
 	return c.change(ctx, func(ctx context.Context) error {
-		if c.member(g.Name, masterID) != nil {
+		if c.member(g.Name, protocol.MasterID) != nil {
 			return fmt.Errorf("%w: the cluster has a group %q already", ErrInvalidConfig, g.Name)
 		}
 		err := c.startGroups(ctx, []BrokerGroup{g})

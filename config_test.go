@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -99,7 +100,7 @@ func TestErrorTexts(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { collect(t, got) })
 	}
 	var b strings.Builder
-	for _, name := range sortedKeys(got.text) {
+	for _, name := range slices.Sorted(maps.Keys(got.text)) {
 		fmt.Fprintf(&b, "%s\n%s\n", name, got.text[name])
 	}
 	const file = "testdata/errors.txt"

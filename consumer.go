@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -96,7 +98,7 @@ func newConsumer(cfg ConsumerConfig, events *emitter) (*Consumer, error) {
 		p.add("Transport is nil: use pocketmq.InMemory()")
 	}
 	subs := make(map[string]filter.Tags, len(cfg.Subscriptions))
-	for _, topic := range sortedKeys(cfg.Subscriptions) {
+	for _, topic := range slices.Sorted(maps.Keys(cfg.Subscriptions)) {
 		p.check("Subscriptions", message.CheckTopic(topic))
 		f := cfg.Subscriptions[topic]
 		if f.err != nil {
@@ -191,35 +193,69 @@ type peerFunc func()
 
 func (f peerFunc) NotifyConsumerIDsChanged(*protocol.NotifyConsumerIDsChangedRequest) { f() }
 
-// Shutdown stops pulling, lets the running handlers end until ctx does,
-// commits, and leaves the group. When ctx ends first it goes on as Close and
-// the error says what was left. A Close meanwhile turns it into a Close.
+// Shutdown stops pulling, lets the running handlers end, commits, and leaves the
+// group. What handlers finish meanwhile is committed at once.
+//
+// It returns as soon as ctx ends, whatever brokers and handlers do; when ctx has
+// no deadline, silent brokers get 3 s. When handlers run at the end of ctx,
+// their context is cancelled, and the error matches ErrHandlersRunning and says
+// what was left; a later Close waits for them. When the last offset of a queue
+// could not be stored, or it is open whether it was, the error names the queue
+// and matches the cause (ErrUnreachable, ErrUnknownOutcome, ctx's error): what
+// was finished there since the commit before is delivered again. Nothing is
+// stored with a ctx that has ended already.
+//
+// A Close meanwhile turns it into a Close, with the bounds of that. Of two
+// Shutdowns the first counts: the other waits for it as long as its own ctx
+// lasts.
 func (c *Consumer) Shutdown(ctx context.Context) error {
-	var err error
-	if c.life.use() == nil {
-		err = c.engine.Load().Shutdown(ctx)
+	if c.life.use() != nil {
+		return c.Close()
 	}
-	if cerr := c.Close(); err == nil {
+	engine := c.engine.Load()
+	err := engine.Shutdown(ctx)
+	if errors.Is(err, consume.ErrUnderWay) {
+		return err // the other call closes
+	}
+	cerr := c.close(func() error {
+		if errors.Is(err, ErrHandlersRunning) {
+			return err // no time is left to wait for them
+		}
+		return engine.Close()
+	})
+	if err == nil {
 		err = cerr
 	}
 	return err
 }
 
 // Close cancels the handlers' context, waits at most CloseTimeout for them,
-// commits what is finished, and leaves the group. It returns
-// ErrHandlersRunning while handlers have not returned, nil once they have.
-// What a handler returns after its context was cancelled stays unfinished if
-// it is an error.
+// commits what is finished, giving silent brokers 3 s, and leaves the group. It
+// returns ErrHandlersRunning while handlers have not returned, nil once they
+// have. What a handler returns after its context was cancelled stays unfinished
+// if it is an error. Offsets that could not be stored are logged as warnings and
+// no error, since brokers may have gone before: what they cover is delivered
+// again. Use Shutdown to be told.
 func (c *Consumer) Close() error {
+	return c.close(func() error { return c.engine.Load().Close() })
+}
+
+// close stops the engine with stop, unless that has been done, then the rest.
+func (c *Consumer) close(stop func() error) error {
 	return c.life.close(func() error {
-		err := c.engine.Load().Close()
-		err = errors.Join(err, c.client.Close())
+		err := errors.Join(stop(), c.client.Close())
 		c.release()
 		if err == nil {
 			c.codec.Close()
 		}
 		return err
-	}, func() error { return c.engine.Load().Close() })
+	}, func() error {
+		err := c.engine.Load().Close()
+		if err == nil {
+			c.codec.Close()
+		}
+		return err
+	})
 }
 
 // ClientID returns the consumer's client id, which is its node name too.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/pocketmq/pocketmq/filter"
-	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
@@ -56,7 +54,7 @@ func (p *problems) check(field string, err error) {
 		return
 	}
 	p.add("%s: %v", field, err)
-	if errors.Is(err, message.ErrIllegalName) {
+	if errors.Is(err, ErrIllegalName) {
 		p.kinds = append(p.kinds, ErrIllegalName)
 	}
 }
@@ -65,44 +63,5 @@ func (p *problems) err() error {
 	if len(p.list) == 0 {
 		return nil
 	}
-	return &configError{text: "invalid " + p.what + ": " + strings.Join(p.list, "; "), kinds: append(p.kinds, ErrInvalidConfig)}
-}
-
-type configError struct {
-	text  string
-	kinds []error
-}
-
-func (e *configError) Error() string   { return e.text }
-func (e *configError) Unwrap() []error { return e.kinds }
-
-// tagged gives err a sentinel without changing its text.
-func tagged(kind, err error) error { return &configError{text: err.Error(), kinds: []error{kind, err}} }
-
-// nameError turns message's name error into the public one.
-func nameError(err error) error {
-	if err == nil || errors.Is(err, ErrIllegalName) {
-		return err
-	}
-	return tagged(ErrIllegalName, err)
-}
-
-// badName is a server's refusal of a name.
-func badName(err error) *protocol.Error {
-	return protocol.Errorf(protocol.InvalidParameter, "%s %v", protocol.RemarkBadName, err)
-}
-
-func tagsOf(tags []string) (filter.Tags, error) {
-	for _, t := range tags {
-		if strings.Contains(t, "||") {
-			return filter.Tags{}, fmt.Errorf("tag %q contains \"||\": give each tag as an argument of its own", t)
-		}
-		if strings.TrimSpace(t) == "" {
-			return filter.Tags{}, fmt.Errorf("tag %q is blank", t)
-		}
-	}
-	if len(tags) == 0 {
-		return filter.ParseTags("*")
-	}
-	return filter.ParseTags(strings.Join(tags, "||"))
+	return protocol.Tagged("invalid "+p.what+": "+strings.Join(p.list, "; "), append(p.kinds, ErrInvalidConfig)...)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -280,8 +279,6 @@ func tree(t testing.TB, root string) map[string]int64 {
 	require.NoError(t, err)
 	return out
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // logFiles are the segment files of a broker's commit log, oldest first.
 func logFiles(t testing.TB, dir string) []string {

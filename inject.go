@@ -1,7 +1,6 @@
 package pocketmq
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -177,7 +176,7 @@ func handled[Q, R any](ctx context.Context, fs *faults, r request, q *Q, later f
 	oneway := isOneway(q)
 	if f.Delay > 0 {
 		if oneway {
-			own := detached(q)
+			own := protocol.Detached(q)
 			rest := *f
 			rest.Delay = 0
 			later(func(ctx context.Context) {
@@ -224,15 +223,6 @@ func isOneway(q any) bool {
 		return q.Oneway
 	}
 	return false
-}
-
-// detached copies a request that outlives its call.
-func detached[Q any](q *Q) *Q {
-	own := *q
-	if m, ok := any(&own).(*protocol.SendMessageRequest); ok {
-		m.Body = bytes.Clone(m.Body)
-	}
-	return &own
 }
 
 // pause waits for d; ctx's error when it ends first.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -297,7 +298,7 @@ func TestLK02_FailedStartsLeaveNothing(t *testing.T) {
 			}, addr, func() { require.NoError(t, other.Close()) })
 		},
 	}
-	for _, name := range sortedKeys(causes) {
+	for _, name := range slices.Sorted(maps.Keys(causes)) {
 		t.Run(name, func(t *testing.T) {
 			ownTemp(t)
 			f := causes[name](t)
@@ -377,7 +378,7 @@ func TestLK03_UseWhileItCloses(t *testing.T) {
 		},
 		"cluster closes": func(c *pocketmq.Cluster, _ *pocketmq.Producer, _ *pocketmq.Consumer) error { return c.Close() },
 	}
-	for _, name := range sortedKeys(closers) {
+	for _, name := range slices.Sorted(maps.Keys(closers)) {
 		t.Run(name, func(t *testing.T) {
 			for range 25 {
 				useWhileItCloses(t, closers[name])

@@ -219,7 +219,7 @@ func (p *Producer) Queues(ctx context.Context, topic string) ([]MessageQueue, er
 // checkTopicName is the client's test of a topic's name.
 func checkTopicName(topic string) error {
 	if err := message.CheckTopic(topic); err != nil {
-		return nameError(fmt.Errorf("topic %q: %w", clip(topic), err))
+		return fmt.Errorf("topic %q: %w", clip(topic), err)
 	}
 	return nil
 }

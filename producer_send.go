@@ -244,10 +244,7 @@ func (p *Producer) checkMessage(m *Message) error {
 		return fmt.Errorf("%w: the body has %d bytes, at most %d are allowed (ProducerConfig.MaxMessageSize)", ErrMessageTooLarge, len(m.Body), p.cfg.MaxMessageSize)
 	}
 	if err := m.Validate(); err != nil {
-		if errors.Is(err, ErrIllegalMessage) {
-			return err
-		}
-		return tagged(ErrIllegalMessage, err)
+		return err
 	}
 	if m.DelayLevel != 0 || m.Delay != 0 || !m.DeliverAt.IsZero() {
 		return fmt.Errorf("%w: delayed messages (DelayLevel, Delay, DeliverAt)", ErrNotSupported)
@@ -276,7 +273,7 @@ func (p *Producer) prepareBatch(ms []*Message) (*outgoing, error) {
 		}
 		size += len(m.Body) + 160
 	}
-	if strings.HasPrefix(ms[0].Topic, message.RetryPrefix) {
+	if message.IsRetryTopic(ms[0].Topic) {
 		return nil, fmt.Errorf("%w: a batch to a retry topic is not allowed", ErrIllegalMessage)
 	}
 	const idLen = 32 // of IPv4 addresses, as all of ours are
@@ -566,5 +563,5 @@ func (p *Producer) budgetError(ctx context.Context, budget *deadlineCtx, start t
 		kinds = append(kinds, ErrTimeout)
 		text += fmt.Sprintf(" (ProducerConfig.SendTimeout is %v)", p.cfg.SendTimeout)
 	}
-	return &configError{text: text, kinds: kinds}
+	return protocol.Tagged(text, kinds...)
 }

@@ -2,8 +2,10 @@ package pocketmq_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -147,6 +149,71 @@ func TestFT06_BadArgumentsOfSendAsyncAreReturned(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, p.Status().Sent)
 		assert.Empty(t, queueContent(t, c, queue("T", "broker-a", 0)))
+	})
+}
+
+// What the reference refuses to send, and with which code.
+func TestTheReferencesVerdictsOnMessages(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		file, err := os.ReadFile("message/testdata/message_codec.json")
+		require.NoError(t, err)
+		var golden struct {
+			Check []struct {
+				Name, Topic string
+				BodyLength  *int
+				Result      json.RawMessage
+			} `json:"check_message"`
+			Batch []struct {
+				Name   string
+				Topics []string
+				Result struct{ Error string }
+			} `json:"batch_rules"`
+		}
+		require.NoError(t, json.Unmarshal(file, &golden))
+		require.NotEmpty(t, golden.Check)
+		require.NotEmpty(t, golden.Batch)
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		for _, row := range golden.Check {
+			m := &pocketmq.Message{Topic: row.Topic}
+			if row.BodyLength != nil {
+				m.Body = make([]byte, *row.BodyLength)
+			}
+			switch row.Name {
+			case "null message":
+				m = nil
+			case "lmq with slash":
+				m.Properties = map[string]string{message.PropInnerMultiDispatch: "%LMQ%a/b"}
+			}
+			_, err := p.Send(t.Context(), m)
+			var want struct{ ResponseCode int }
+			if string(row.Result) == `"ok"` {
+				assert.NoError(t, err, row.Name)
+				continue
+			}
+			require.NoError(t, json.Unmarshal(row.Result, &want), row.Name)
+			is13 := errors.Is(err, pocketmq.ErrIllegalMessage) || errors.Is(err, pocketmq.ErrMessageTooLarge)
+			assert.Error(t, err, row.Name)
+			assert.Equal(t, want.ResponseCode == 13, is13, "%s: %v", row.Name, err)
+		}
+		for _, row := range golden.Batch {
+			var ms []*pocketmq.Message
+			for _, topic := range row.Topics {
+				ms = append(ms, text(topic, "x"))
+			}
+			refused := row.Result.Error != ""
+			switch row.Name {
+			case "delay level":
+				ms[0].DelayLevel = 1
+			case "different waitStoreMsgOK":
+				ms[1].NoWait = true
+			case "timer property":
+				ms[0].Delay = time.Second
+				refused = true // Differs: nothing is delayed here.
+			}
+			_, err := p.SendBatch(t.Context(), ms)
+			assert.Equal(t, refused, err != nil, "%s: %v", row.Name, err)
+		}
 	})
 }
 
@@ -543,6 +610,31 @@ func TestATopicMadeByASenderThatLeftIsRoutable(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, route.Queues, 1)
 				assert.Equal(t, "broker-a", route.Queues[0].BrokerName)
+			})
+		})
+	}
+}
+
+// A name server that answers late, or a caller that does not wait for it, must
+// not cost the broker its session: its topics would leave every route.
+func TestSlowNameServersKeepTheBroker(t *testing.T) {
+	for name, delay := range map[string]time.Duration{"the caller leaves": 100 * time.Millisecond, "every registration times out": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+				c.Network().Delay("broker-a/0", "ns-0", delay)
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				defer cancel()
+				_ = c.Admin().CreateTopic(ctx, pocketmq.TopicConfig{Name: "late"}) // may or may not have heard
+				for range 60 {
+					time.Sleep(time.Second)
+					_, err := c.Admin().Route(t.Context(), "T")
+					require.NoError(t, err)
+				}
+				c.Network().HealAll()
+				time.Sleep(30 * time.Second)
+				_, err := c.Admin().Route(t.Context(), "late")
+				assert.NoError(t, err)
 			})
 		})
 	}

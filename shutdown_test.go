@@ -99,6 +99,171 @@ func TestCP09_ShutdownThatIsTooShortSaysWhatWasLeft(t *testing.T) {
 	})
 }
 
+// slowConsumer starts a consumer of two queues of "T" whose handler is busy for
+// a second with the one message that it has got, of queue 0.
+func slowConsumer(t *testing.T, c *pocketmq.Cluster, in *inbox) *pocketmq.Consumer {
+	t.Helper()
+	co := consumer(t, c, pocketmq.ConsumerConfig{
+		Group: "g", Subscriptions: all("T"),
+		Handler: func(_ context.Context, msgs []*pocketmq.MessageExt) error {
+			in.put("c", msgs)
+			time.Sleep(time.Second)
+			return nil
+		},
+	})
+	_, err := producer(t, c, pocketmq.ProducerConfig{}).SendTo(t.Context(), queue("T", "broker-a", 0), text("T", "x"))
+	require.NoError(t, err)
+	synctest.Wait()
+	return co
+}
+
+func TestCP09_ShutdownSaysWhichOffsetsItCouldNotStore(t *testing.T) {
+	silent := func(n *pocketmq.MemoryNetwork, client string) { n.Drop(client, "broker-a/0") }
+	for name, tc := range map[string]struct {
+		fault func(n *pocketmq.MemoryNetwork, client string)
+		ctx   func(context.Context) (context.Context, context.CancelFunc)
+		takes time.Duration // from the start of the handler
+		is    []error
+	}{
+		"silent broker, ctx has a deadline": {silent, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 1500*time.Millisecond)
+		}, 1500 * time.Millisecond, []error{pocketmq.ErrUnknownOutcome, context.DeadlineExceeded}},
+		"silent broker, ctx is cancelled": {silent, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(1200*time.Millisecond, cancel)
+			return ctx, cancel
+		}, 1200 * time.Millisecond, []error{pocketmq.ErrUnknownOutcome, context.Canceled}},
+		"silent broker, ctx without end": {silent, context.WithCancel,
+			4 * time.Second, []error{pocketmq.ErrUnknownOutcome, context.DeadlineExceeded}},
+		"no broker": {func(n *pocketmq.MemoryNetwork, client string) { n.Cut(client, "broker-a/0") }, context.WithCancel,
+			time.Second, []error{pocketmq.ErrUnreachable}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 2}})
+				var in inbox
+				co := slowConsumer(t, c, &in)
+				tc.fault(c.Network(), co.ClientID())
+				begin := time.Now()
+				ctx, cancel := tc.ctx(t.Context())
+				defer cancel()
+				err := co.Shutdown(ctx)
+				assert.Equal(t, tc.takes, time.Since(begin))
+				for _, want := range tc.is {
+					assert.ErrorIs(t, err, want)
+				}
+				assert.NotErrorIs(t, err, pocketmq.ErrHandlersRunning)
+				assert.ErrorContains(t, err, "T@broker-a:0: broker-a")
+				assert.NotContains(t, fmt.Sprint(err), "T@broker-a:1", "nothing was finished there")
+				assert.ErrorContains(t, err, "again")
+				assert.NoError(t, co.Close())
+				assert.Equal(t, tc.takes, time.Since(begin), "nothing is left to close")
+
+				c.Network().HealAll()
+				time.Sleep(3 * time.Minute) // the broker forgets the silent member
+				consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), Handler: in.handler("next")})
+				synctest.Wait()
+				assert.Equal(t, []string{"x", "x"}, in.bodies(), "delivered again")
+			})
+		})
+	}
+}
+
+func TestCP09_WhatIsFinishedWhileShutdownWaitsIsStored(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 2}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		co := consumer(t, c, pocketmq.ConsumerConfig{
+			Group: "g", Subscriptions: all("T"),
+			Handler: func(ctx context.Context, msgs []*pocketmq.MessageExt) error {
+				select {
+				case <-time.After(time.Duration(1+msgs[0].Queue.QueueID) * time.Second):
+				case <-ctx.Done():
+				}
+				return ctx.Err()
+			},
+		})
+		for id := range 2 {
+			_, err := p.SendTo(t.Context(), queue("T", "broker-a", id), text("T", "%d", id))
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		err := co.Shutdown(ctx)
+		assert.ErrorIs(t, err, pocketmq.ErrHandlersRunning)
+		assert.ErrorContains(t, err, "1 handlers")
+		assert.NotContains(t, fmt.Sprint(err), "T@broker-a", "no finished message is lost")
+		g, ok := c.Broker("broker-a", 0).Group("g")
+		require.True(t, ok)
+		assert.Empty(t, g.Members)
+		for _, q := range g.Queues {
+			assert.Equal(t, int64(1-q.Queue.QueueID), max(q.Committed, 0), "%v", q.Queue)
+		}
+	})
+}
+
+func TestCP09_ShutdownEndsWithItsContextWhateverHandlersDo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		release := make(chan struct{})
+		co := consumer(t, c, pocketmq.ConsumerConfig{
+			Group: "g", Subscriptions: all("T"), CloseTimeout: 2 * time.Second,
+			Handler: func(context.Context, []*pocketmq.MessageExt) error { <-release; return nil },
+		})
+		_, err := producer(t, c, pocketmq.ProducerConfig{}).Send(t.Context(), text("T", "x"))
+		require.NoError(t, err)
+		synctest.Wait()
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.ErrorIs(t, co.Shutdown(ctx), pocketmq.ErrHandlersRunning)
+		assert.Equal(t, time.Second, time.Since(begin))
+		g, _ := c.Broker("broker-a", 0).Group("g")
+		assert.Empty(t, g.Members, "it has left the group")
+		assert.ErrorIs(t, co.Close(), pocketmq.ErrHandlersRunning)
+		assert.Equal(t, 3*time.Second, time.Since(begin), "Close waits for them")
+		close(release)
+		assert.NoError(t, co.Close())
+		assert.Equal(t, 3*time.Second, time.Since(begin))
+	})
+}
+
+func TestCP09_AShorterShutdownLeavesTheOtherItsTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 2}})
+		var in inbox
+		co := slowConsumer(t, c, &in)
+		begin := time.Now()
+		var long sync.WaitGroup
+		long.Go(func() {
+			assert.NoError(t, co.Shutdown(context.Background()))
+			assert.Equal(t, time.Second, time.Since(begin))
+		})
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		assert.ErrorIs(t, co.Shutdown(ctx), context.DeadlineExceeded)
+		assert.Equal(t, 100*time.Millisecond, time.Since(begin))
+		long.Wait()
+		assert.NoError(t, co.Close())
+	})
+}
+
+func TestCloseDoesNotFailForOffsetsItCouldNotStore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 2}})
+		require.NoError(t, err)
+		var in inbox
+		co := slowConsumer(t, c, &in)
+		c.Network().Drop(co.ClientID(), "broker-a/0")
+		begin := time.Now()
+		check(t, c)
+		assert.NoError(t, c.Close())
+		assert.Equal(t, 4*time.Second, time.Since(begin), "the handler's second and three for the silent broker")
+	})
+}
+
 func TestCloseOfAConsumerWithAStuckHandler(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
@@ -172,9 +337,11 @@ func TestCloseFromAHandlerDoesNotDeadlock(t *testing.T) {
 				p := producer(t, c, pocketmq.ProducerConfig{})
 				var co *pocketmq.Consumer
 				closed := make(chan error, 1)
+				acknowledged := make(chan struct{}) // a Close before would take the answer away
 				co = consumer(t, c, pocketmq.ConsumerConfig{
 					Group: "g", Subscriptions: all("T"), CloseTimeout: time.Second,
 					Handler: func(context.Context, []*pocketmq.MessageExt) error {
+						<-acknowledged
 						if who == "consumer" {
 							closed <- co.Close()
 						} else {
@@ -186,6 +353,7 @@ func TestCloseFromAHandlerDoesNotDeadlock(t *testing.T) {
 				begin := time.Now()
 				_, err = p.Send(t.Context(), text("T", "x"))
 				require.NoError(t, err)
+				close(acknowledged)
 				assert.ErrorIs(t, <-closed, pocketmq.ErrHandlersRunning)
 				assert.Equal(t, time.Second, time.Since(begin), "after CloseTimeout")
 				synctest.Wait()

@@ -1,6 +1,9 @@
 package pocketmq
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/pocketmq/pocketmq/filter"
 	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
@@ -114,8 +117,16 @@ type Filter struct {
 // everything. Each argument is one tag: blanks around it are trimmed, and "||"
 // in it is an error.
 func Tags(tags ...string) Filter {
-	t, err := tagsOf(tags)
-	return Filter{tags: t, err: err}
+	for _, t := range tags {
+		if strings.Contains(t, "||") {
+			return Filter{err: fmt.Errorf("tag %q contains \"||\": give each tag as an argument of its own", t)}
+		}
+		if strings.TrimSpace(t) == "" {
+			return Filter{err: fmt.Errorf("tag %q is blank", t)}
+		}
+	}
+	t, err := filter.ParseTags(strings.Join(tags, "||"))
+	return Filter{t, err}
 }
 
 // QueueSelector chooses the queue for a message. queues are the topic's

@@ -92,23 +92,3 @@ func cutBatchItem(b []byte) (item BatchItem, n int, err error) {
 	item.Properties = b[end+2:]
 	return item, int(size), nil
 }
-
-// CheckBatch reports why messages cannot travel as one batch: other topics, a
-// retry topic, a delay level, or different wishes for NoWait. The error is of
-// kind ErrIllegalMessage; its text is the reference's. Each message's own
-// faults are Message.Validate's. Java: MessageBatch.generateFromList.
-func CheckBatch(ms []*Message) error {
-	for i, m := range ms {
-		switch {
-		case m.DelayLevel > 0:
-			return &refusal{"TimeDelayLevel is not supported for batching", ErrIllegalMessage}
-		case IsRetryTopic(m.Topic):
-			return &refusal{"Retry Group is not supported for batching", ErrIllegalMessage}
-		case i > 0 && m.Topic != ms[0].Topic:
-			return &refusal{"The topic of the messages in one batch should be the same", ErrIllegalMessage}
-		case i > 0 && m.NoWait != ms[0].NoWait:
-			return &refusal{"The waitStoreMsgOK of the messages in one batch should the same", ErrIllegalMessage}
-		}
-	}
-	return nil
-}

@@ -92,8 +92,3 @@ func TestPropertiesTooLongForABatchMakeItRefused(t *testing.T) {
 		assert.ErrorIs(t, err, ErrIllegalMessage, "%d bytes", n)
 	}
 }
-
-func TestABatchOfOneOrNoneFitsTogether(t *testing.T) {
-	assert.NoError(t, CheckBatch(nil))
-	assert.NoError(t, CheckBatch([]*Message{{Topic: "T", NoWait: true}}))
-}

@@ -18,10 +18,6 @@ var (
 	// ErrIllegalName is a topic or group name that breaks the rules of names.
 	ErrIllegalName = errors.New("illegal name")
 
-	// ErrNotSendable is a topic that only the broker itself writes to.
-	// Java: ResponseCode.NO_PERMISSION (16).
-	ErrNotSendable = errors.New("topic is not sendable")
-
 	// ErrBadRecord is a stored record, or a compressed body in it, that
 	// cannot be decoded.
 	ErrBadRecord = errors.New("bad record")

@@ -15,6 +15,10 @@ const (
 	RetryPrefix = "%RETRY%" // + group: its messages to be tried again
 	DLQPrefix   = "%DLQ%"   // + group: its messages given up
 
+	// SystemTopicPrefix starts the names of topics that only the system makes.
+	// Java: TopicValidator.SYSTEM_TOPIC_PREFIX.
+	SystemTopicPrefix = "rmq_sys_"
+
 	scheduleTopic     = "SCHEDULE_TOPIC_XXXX"
 	halfTopic         = "RMQ_SYS_TRANS_HALF_TOPIC"
 	opHalfTopic       = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -24,7 +28,6 @@ const (
 	benchmarkTopic    = "BenchmarkTest"
 	traceTopic        = "RMQ_SYS_TRACE_TOPIC"
 	checkpointTopic   = "CHECKPOINT_TOPIC"
-	systemTopicPrefix = "rmq_sys_"
 	replyTopicSuffix  = "_REPLY_TOPIC"
 	systemGroupPrefix = "CID_RMQ_SYS_"
 )
@@ -106,21 +109,6 @@ func CheckTopic(name string) error {
 	return nil
 }
 
-// CheckGroup reports why a client refuses name for a group: the rules of
-// ValidateGroup with the client's texts. The error is of kind ErrIllegalName.
-// Java: Validators.checkGroup.
-func CheckGroup(name string) error {
-	switch {
-	case isBlank(name):
-		return badName("the specified group is blank")
-	case utf16Len(name) > MaxGroupLength:
-		return badName("the specified group[%s] is longer than group max length: %d.", name, MaxGroupLength)
-	case hasIllegalByte(name):
-		return badName("the specified group[%s] contains illegal characters, allowing only %s", name, allowedInNames)
-	}
-	return nil
-}
-
 // IsSystemTopic reports whether name belongs to the system of the given
 // cluster and broker (a group's name; either may be ""): it may not be
 // created, changed or deleted. Java: TopicValidator.isSystemTopic with the
@@ -134,7 +122,7 @@ func IsSystemTopic(name, cluster, broker string) bool {
 	case cluster, broker:
 		return true
 	}
-	return IsNotSendable(name) || strings.HasPrefix(name, systemTopicPrefix) ||
+	return IsNotSendable(name) || strings.HasPrefix(name, SystemTopicPrefix) ||
 		cluster != "" && strings.HasSuffix(name, replyTopicSuffix) && name[:len(name)-len(replyTopicSuffix)] == cluster
 }
 
@@ -157,16 +145,6 @@ func IsSystemGroup(name string) bool { return strings.HasPrefix(name, systemGrou
 func CheckNotSystem(name, cluster, broker string) error {
 	if IsSystemTopic(name, cluster, broker) {
 		return badName("The topic[%s] is conflict with system topic.", name)
-	}
-	return nil
-}
-
-// CheckSendable refuses a topic that clients may not send to with
-// ErrNotSendable and the reference's text.
-// Java: TopicValidator.isNotAllowedSendTopic(topic, response).
-func CheckSendable(name string) error {
-	if IsNotSendable(name) {
-		return &refusal{fmt.Sprintf("Sending message to topic[%s] is forbidden.", name), ErrNotSendable}
 	}
 	return nil
 }

@@ -21,11 +21,6 @@ func TestSystemTopicsOfABrokerAreItsNameItsClustersAndTheReplyTopic(t *testing.T
 	}
 }
 
-func TestATopicOfTheSystemThatIsSendable(t *testing.T) {
-	assert.NoError(t, CheckSendable("TBW102"))
-	assert.ErrorIs(t, CheckSendable("SCHEDULE_TOPIC_XXXX"), ErrNotSendable)
-}
-
 func TestTopicsOfAGroup(t *testing.T) {
 	assert.Equal(t, "%RETRY%g", RetryTopic("g"))
 	assert.Equal(t, "%DLQ%g", DLQTopic("g"))

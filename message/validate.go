@@ -20,8 +20,8 @@ const maxProblems = 5
 // character 0x01 or 0x02, text that is not UTF-8, more than one kind of delay or a
 // negative one, and a properties text that with UNIQ_KEY takes more than
 // MaxPropertiesLength bytes. The error is of kind ErrIllegalMessage and names
-// each fault with its remedy. Topic and body are CheckMessage's. A valid
-// message costs no allocation. Java: MessageAccessor, Message.putUserProperty.
+// each fault with its remedy. Topic and body are not looked at. A valid message
+// costs no allocation. Java: MessageAccessor, Message.putUserProperty.
 //
 // Differs: Java also refuses values of blanks only, and does not look for
 // control characters, so that such a property arrives as another one.
@@ -114,47 +114,4 @@ func unfit(s string) string {
 		return "is not UTF-8; encode binary values, for example as base64"
 	}
 	return ""
-}
-
-// CheckMessage reports why a client refuses to send m: there is none, its
-// topic has an illegal name (ErrIllegalName) or is the system's
-// (ErrNotSendable), its body is nil or empty (ErrIllegalMessage) or longer
-// than maxBody bytes (ErrMessageTooLarge). The texts are the reference's.
-// Java: Validators.checkMessage.
-func CheckMessage(m *Message, maxBody int) error {
-	if m == nil {
-		return &refusal{"the message is null", ErrIllegalMessage}
-	}
-	if err := CheckTopic(m.Topic); err != nil {
-		return err
-	}
-	if err := CheckSendable(m.Topic); err != nil {
-		return err
-	}
-	switch {
-	case m.Body == nil:
-		return &refusal{"the message body is null", ErrIllegalMessage}
-	case len(m.Body) == 0:
-		return &refusal{"the message body length is zero", ErrIllegalMessage}
-	}
-	if err := CheckBodySize(len(m.Body), maxBody); err != nil {
-		return err
-	}
-	if q := m.Properties[PropInnerMultiDispatch]; strings.Contains(q, "/") {
-		return &refusal{fmt.Sprintf("INNER_MULTI_DISPATCH %s can not contains / character", q), ErrIllegalMessage}
-	}
-	return nil
-}
-
-// DefaultMaxBodySize is RocketMQ's limit of a body: 4 MiB, for brokers and
-// producers alike. Java: maxMessageSize.
-const DefaultMaxBodySize = 4 << 20
-
-// CheckBodySize refuses a body of n bytes when it is longer than limit, with
-// ErrMessageTooLarge. An empty one passes: only clients refuse it.
-func CheckBodySize(n, limit int) error {
-	if n > limit {
-		return &refusal{fmt.Sprintf("the message body size over max value, MAX: %d", limit), ErrMessageTooLarge}
-	}
-	return nil
 }

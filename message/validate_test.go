@@ -76,12 +76,3 @@ func TestAValidMessageCostsNoAllocation(t *testing.T) {
 	require.NoError(t, m.Validate())
 	assert.Zero(t, testing.AllocsPerRun(100, func() { _ = m.Validate() }))
 }
-
-func TestCheckMessageTellsTheKindOfRefusal(t *testing.T) {
-	body := []byte("x")
-	assert.ErrorIs(t, CheckMessage(&Message{Topic: "a b", Body: body}, 10), ErrIllegalName)
-	assert.ErrorIs(t, CheckMessage(&Message{Topic: "SELF_TEST_TOPIC", Body: body}, 10), ErrNotSendable)
-	assert.ErrorIs(t, CheckMessage(&Message{Topic: "T"}, 10), ErrIllegalMessage)
-	assert.ErrorIs(t, CheckMessage(&Message{Topic: "T", Body: make([]byte, 11)}, 10), ErrMessageTooLarge)
-	assert.NoError(t, CheckMessage(&Message{Topic: "T", Body: make([]byte, 10)}, 10))
-}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/pocketmq/pocketmq/message"
 )
 
 // Sentinels. Every error of the library that a caller may want to tell apart
@@ -19,9 +21,9 @@ var (
 	ErrTimeout           = errors.New("timeout")
 	ErrUnreachable       = errors.New("unreachable")
 	ErrUnknownOutcome    = errors.New("unknown outcome")
-	ErrIllegalMessage    = errors.New("illegal message")
-	ErrIllegalName       = errors.New("illegal name")
-	ErrMessageTooLarge   = errors.New("message too large")
+	ErrIllegalMessage    = message.ErrIllegalMessage
+	ErrIllegalName       = message.ErrIllegalName
+	ErrMessageTooLarge   = message.ErrMessageTooLarge
 	ErrFlushDiskTimeout  = errors.New("stored, but not flushed to disk in time")
 	ErrFlushSlaveTimeout = errors.New("stored, but not acknowledged by a slave in time")
 	ErrSlaveNotAvailable = errors.New("stored, but no slave is available")
@@ -134,3 +136,21 @@ func AsError(err error) *Error {
 	}
 	return &Error{Code: SystemError, Remark: err.Error()}
 }
+
+// BadName is a server's refusal of the name that err, an error of package
+// message, is about. It matches ErrIllegalName on every transport.
+func BadName(err error) *Error {
+	return Errorf(InvalidParameter, "%s %v", RemarkBadName, err)
+}
+
+// Tagged returns an error whose text stands alone. errors.Is and errors.As
+// find each of is, which are no part of the text.
+func Tagged(text string, is ...error) error { return &tagged{text, is} }
+
+type tagged struct {
+	text string
+	is   []error
+}
+
+func (e *tagged) Error() string   { return e.text }
+func (e *tagged) Unwrap() []error { return e.is }

@@ -62,3 +62,15 @@ func TestErrorsThatAreNoAnswerGetACode(t *testing.T) {
 	e.Broker = "broker-a"
 	assert.Equal(t, "broker-a: topic T (code 16)", e.Error())
 }
+
+func TestATaggedErrorMatchesWhatItsTextDoesNotName(t *testing.T) {
+	answer := &Error{Code: NoPermission, Remark: "x"}
+	err := Tagged("all is lost", ErrTimeout, answer)
+	assert.EqualError(t, err, "all is lost")
+	assert.ErrorIs(t, err, ErrTimeout)
+	assert.ErrorIs(t, err, ErrNoPermission)
+	assert.NotErrorIs(t, err, ErrClosed)
+	var got *Error
+	assert.ErrorAs(t, err, &got)
+	assert.Same(t, answer, got)
+}

@@ -32,6 +32,10 @@ const (
 	PermRead    Perm = 4
 )
 
+// MasterID is the broker id of a group's master; slaves have higher ones.
+// Java: MixAll.MASTER_ID.
+const MasterID = 0
+
 // TopicConfig is a topic as one broker holds it. Java: TopicConfig.
 type TopicConfig struct {
 	Name        string `json:"topicName"`
@@ -53,7 +57,7 @@ type DataVersion struct {
 type RegisterBrokerRequest struct {
 	Cluster          string
 	BrokerName       string
-	BrokerID         int64 // 0 = master
+	BrokerID         int64
 	Addr             string
 	HAAddr           string
 	HeartbeatTimeout time.Duration // silence after which the broker is dropped; 0 = 120 s

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"bytes"
 	"context"
 	"net/netip"
 )
@@ -52,4 +53,16 @@ type Listener interface {
 	// Close stops accepting, ends every session, cancels the calls in flight
 	// and returns when the last of them has returned.
 	Close() error
+}
+
+// Detached returns a copy of a request, to be served after its call has
+// returned: the callee may keep the copy. It clones what callers reuse, the
+// Body of a SendMessageRequest; other slices and maps of requests are never
+// written again.
+func Detached[Q any](q *Q) *Q {
+	own := *q
+	if m, ok := any(&own).(*SendMessageRequest); ok {
+		m.Body = bytes.Clone(m.Body)
+	}
+	return &own
 }

@@ -72,7 +72,7 @@ func (c *Client) HeartbeatAll(ctx context.Context) error {
 	var addrs []string
 	for _, b := range c.addresses.all() {
 		for id, addr := range b.Addrs {
-			if id == masterID || len(data.Consumers) > 0 {
+			if id == protocol.MasterID || len(data.Consumers) > 0 {
 				addrs = append(addrs, addr)
 			}
 		}

@@ -187,19 +187,9 @@ func contextError(err error) error {
 // protocol.ErrUnreachable, and the context error if cause carries one: nothing
 // of what the caller wanted has left.
 func unreachable(cause error, format string, args ...any) error {
-	e := &askError{text: fmt.Sprintf(format, args...), is: []error{protocol.ErrUnreachable}}
+	is := []error{protocol.ErrUnreachable}
 	if ended := contextError(cause); ended != nil {
-		e.is = append(e.is, ended)
+		is = append(is, ended)
 	}
-	return e
+	return protocol.Tagged(fmt.Sprintf(format, args...), is...)
 }
-
-// askError has a text that stands alone; is lists what errors.Is and
-// errors.As find, without being part of the text.
-type askError struct {
-	text string
-	is   []error
-}
-
-func (e *askError) Error() string   { return e.text }
-func (e *askError) Unwrap() []error { return e.is }

@@ -12,15 +12,9 @@ import (
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
-// A name server that failed is not asked before the back-off has passed; it
-// doubles with each failure in a row.
-const (
-	firstBackoff = 100 * time.Millisecond
-	maxBackoff   = 5 * time.Second
-	// A call that had less time than this and got no answer says little about
-	// the server. Java: NettyRemotingClient.MIN_CLOSE_TIMEOUT_MILLIS.
-	fairTimeout = 100 * time.Millisecond
-)
+// A call that had less time than this and got no answer says little about the
+// server. Java: NettyRemotingClient.MIN_CLOSE_TIMEOUT_MILLIS.
+const fairTimeout = 100 * time.Millisecond
 
 // nameServers chooses whom to ask: the first one at random, the same one as
 // long as it works, the next one after a failure.
@@ -37,10 +31,9 @@ type nameServers struct {
 }
 
 type nameServer struct {
-	addr      string // never changes
-	failures  int    // in a row
-	notBefore time.Time
-	err       error // the last failure
+	addr    string // never changes
+	backoff Backoff
+	err     error // the last failure; nil = none since the last success
 }
 
 // attempt is what asking one name server came to.
@@ -83,10 +76,10 @@ func (n *nameServers) order(now time.Time) (all []*nameServer, ready map[*nameSe
 	for i := range n.list {
 		s := n.list[(n.chosen+i)%len(n.list)]
 		all = append(all, s)
-		if !s.notBefore.After(now) {
+		if !s.backoff.Until.After(now) {
 			ready[s] = true
-		} else if earliest.IsZero() || s.notBefore.Before(earliest) {
-			earliest = s.notBefore
+		} else if earliest.IsZero() || s.backoff.Until.Before(earliest) {
+			earliest = s.backoff.Until
 		}
 	}
 	return all, ready, earliest
@@ -188,8 +181,8 @@ func askOne[T any](ctx context.Context, n *nameServers, s *nameServer, timeout t
 func (n *nameServers) succeeded(s *nameServer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s.failures, s.notBefore, s.err = 0, time.Time{}, nil
-	if n.list[n.chosen].failures == 0 {
+	s.backoff, s.err = Backoff{}, nil
+	if n.list[n.chosen].err == nil {
 		return
 	}
 	for i, o := range n.list {
@@ -207,15 +200,11 @@ func (n *nameServers) failed(s *nameServer, err error) {
 		n.chosen = (n.chosen + 1) % len(n.list)
 	}
 	now := time.Now()
-	if s.notBefore.After(now) {
+	if s.backoff.Until.After(now) {
 		return // Several calls that fail together are one failure.
 	}
-	backoff := maxBackoff
-	if s.failures < 6 { // 100 ms << 6 is above the maximum
-		backoff = min(maxBackoff, firstBackoff<<s.failures)
-	}
-	s.failures++
-	s.notBefore, s.err = now.Add(backoff), err
+	s.backoff.Failed(now)
+	s.err = err
 }
 
 func (n *nameServers) notRetried(s *nameServer) error {
@@ -225,7 +214,7 @@ func (n *nameServers) notRetried(s *nameServer) error {
 		return unreachable(nil, "%s: not asked", s.addr) // It has recovered since the order was made.
 	}
 	return unreachable(nil, "%s: not retried until %s after: %v", s.addr,
-		s.notBefore.Format("15:04:05.000"), strings.TrimPrefix(s.err.Error(), s.addr+": "))
+		s.backoff.Until.Format("15:04:05.000"), strings.TrimPrefix(s.err.Error(), s.addr+": "))
 }
 
 // askAny is ask for a question whose failure has no special meaning.
@@ -241,7 +230,7 @@ func askAny[T any](ctx context.Context, n *nameServers, what string, question fu
 // when no server has answered, otherwise refused does. It is not about a
 // missing topic: errors.Is does not find the "not found" of some servers.
 func failure(attempts []attempt, silent, refused string) error {
-	e := &askError{}
+	var is []error
 	head := silent
 	for _, a := range attempts {
 		var answer *protocol.Error
@@ -249,17 +238,16 @@ func failure(attempts []attempt, silent, refused string) error {
 		case errors.As(a.err, &answer):
 			head = refused
 			if answer.Code != protocol.TopicNotExist {
-				e.is = append(e.is, answer)
+				is = append(is, answer)
 			}
 		case contextError(a.err) != nil:
-			e.is = append(e.is, contextError(a.err))
+			is = append(is, contextError(a.err))
 		}
 	}
 	if head == silent {
-		e.is = append(e.is, protocol.ErrUnreachable)
+		is = append(is, protocol.ErrUnreachable)
 	}
-	e.text = head + ": " + describe(attempts)
-	return e
+	return protocol.Tagged(head+": "+describe(attempts), is...)
 }
 
 // describe lists what each name server said.

@@ -31,9 +31,6 @@ type Route struct {
 	Subscribe []message.Queue
 }
 
-// masterID is the broker id of a master. Java: MixAll.MASTER_ID.
-const masterID = 0
-
 // newRoute takes over r. A malformed OrderConf is an error, as it is in Java.
 func newRoute(topic string, r protocol.TopicRoute) (*Route, error) {
 	slices.SortStableFunc(r.Queues, func(a, b protocol.QueueData) int { return cmp.Compare(a.BrokerName, b.BrokerName) })
@@ -77,7 +74,7 @@ func writable(topic string, r protocol.TopicRoute) []message.Queue {
 func hasMaster(brokers []protocol.BrokerData, name string) bool {
 	for _, b := range brokers {
 		if b.BrokerName == name {
-			_, ok := b.Addrs[masterID]
+			_, ok := b.Addrs[protocol.MasterID]
 			return ok
 		}
 	}

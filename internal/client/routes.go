@@ -101,7 +101,7 @@ func (c *Client) MasterAddr(brokerName string) (addr string, ok bool) {
 	if !ok {
 		return "", false
 	}
-	addr, ok = b.Addrs[masterID]
+	addr, ok = b.Addrs[protocol.MasterID]
 	return addr, ok
 }
 
@@ -251,10 +251,7 @@ func (c *Client) routeError(ctx context.Context, topic string, attempts []attemp
 			create = fmt.Sprintf("; did you mean %q? Create it with Admin.CreateTopic or ClusterConfig.Topics", similar)
 		}
 	}
-	return &askError{
-		text: fmt.Sprintf("no route for topic %q: %s%s", topic, describe(attempts), create),
-		is:   []error{protocol.ErrNoRoute, unknown},
-	}
+	return protocol.Tagged(fmt.Sprintf("no route for topic %q: %s%s", topic, describe(attempts), create), protocol.ErrNoRoute, unknown)
 }
 
 // similarTopic returns a topic that addr, a name server that has just

@@ -226,8 +226,8 @@ func TestLoopKeepsWhatItCannotRefresh(t *testing.T) {
 		time.Sleep(time.Minute + 6*time.Second) // 3 s for each name server, then it stops
 		synctest.Wait()
 		c.names.mu.Lock()
-		assert.Equal(t, 1, c.names.list[0].failures)
-		assert.Equal(t, 1, c.names.list[1].failures)
+		assert.Equal(t, firstBackoff, c.names.list[0].backoff.last, "one failure")
+		assert.Equal(t, firstBackoff, c.names.list[1].backoff.last, "one failure")
 		c.names.mu.Unlock()
 		assert.NotNil(t, c.Cached("t4"))
 

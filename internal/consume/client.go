@@ -53,7 +53,7 @@ const (
 	// pullSlack is added to PullSuspend: Java's 30 s for a pull held 15 s.
 	pullSlack = 15 * time.Second
 	// leaveTimeout bounds the last commits and the farewell together, so that
-	// a silent broker cannot hold up Close.
+	// a silent broker cannot hold up Close, nor a Shutdown without deadline.
 	leaveTimeout = 3 * time.Second
 	// startLeaveTimeout bounds the farewell of a Start that failed.
 	startLeaveTimeout = time.Second

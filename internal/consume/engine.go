@@ -31,7 +31,8 @@ type Engine struct {
 		cancelStart context.CancelCauseFunc // while starting
 		started     chan struct{}           // closed when the Start under way has returned
 		stopped     chan struct{}           // made by the first Close or Shutdown, closed when it is done
-		err         error                   // its result
+		err         error                   // its result: user code that still runs
+		lost        error                   // the last offsets that it could not store
 		waited      bool                    // it gave cancelled handlers CloseTimeout
 	}
 }
@@ -106,22 +107,40 @@ func (e *Engine) Start(ctx context.Context) error {
 	return err
 }
 
+// ErrUnderWay is returned by a Shutdown whose ctx ended while it waited for
+// another call that had begun to stop the engine. That one goes on.
+var ErrUnderWay = errors.New("begun by another call")
+
 // Shutdown stops pulling, starts no more handlers, lets those that run finish,
 // commits what is finished and leaves the group. Messages that were pulled and
 // not started are left to the group, as are failed ones that wait for their next
 // delivery.
 //
-// When ctx ends first, the handlers' context is cancelled and Shutdown returns
-// at once, after committing what is finished; the error says what was left and
-// matches protocol.ErrHandlersRunning and ctx's error. A Close meanwhile turns
-// it into a Close. nil before Start; a later call waits for the handlers that
-// still run, as long as ctx lasts.
+// It returns as soon as ctx ends, and its requests to brokers end with ctx. If
+// handlers run then, their context is cancelled; the error says what was left
+// and matches protocol.ErrHandlersRunning and ctx's error. A strategy or
+// OnRebalanced that has not returned is such an error too. What handlers finish
+// while Shutdown waits is committed at once, not only at the end. A silent broker
+// costs 3 s when ctx has no deadline; otherwise 5 s for a commit and 3 s for the
+// farewell, as far as ctx allows.
+//
+// When the last offset of a queue could not be stored, or it is open whether it
+// was, the error names the queue and matches the cause, such as
+// protocol.ErrUnreachable, protocol.ErrUnknownOutcome or ctx's error: messages
+// that were finished are delivered again. With a ctx that has ended already
+// nothing is stored.
+//
+// A Close meanwhile turns it into a Close, with a Close's bounds. nil before
+// Start; a later call waits for the handlers that still run, as long as ctx
+// lasts. ErrUnderWay when ctx ends while another call stops the engine.
 func (e *Engine) Shutdown(ctx context.Context) error { return e.stop(ctx, false) }
 
 // Close cancels the handlers' context, waits at most CloseTimeout for them,
-// commits what is finished and leaves the group. What a handler returns after
-// that is not committed; an error it returns after the cancellation leaves its
-// messages unfinished, for the group.
+// commits what is finished and leaves the group; silent brokers get 3 s. What a
+// handler returns after that is not committed; an error it returns after the
+// cancellation leaves its messages unfinished, for the group. Offsets that could
+// not be stored are logged and no error, since brokers may have gone before:
+// what they cover is delivered again.
 //
 // protocol.ErrHandlersRunning when handlers still run then; a later Close waits
 // again and returns the same while they run, nil after. Concurrent calls wait
@@ -152,11 +171,20 @@ func (e *Engine) stop(ctx context.Context, hard bool) error {
 		// The Start gives up by itself, and leaves nothing running; a Close from
 		// inside it (a strategy's) must not wait for ever.
 		err := e.await(started, ctx, hard)
-		return e.finish(stopped, err)
+		e.finish(stopped, err, nil)
+		return err
 	case first && r == nil:
-		return e.finish(stopped, nil)
+		e.finish(stopped, nil, nil)
+		return nil
 	case first:
-		return e.finish(stopped, e.halt(r, ctx, hard))
+		err, failed := e.halt(r, ctx, hard)
+		lost := r.lost(failed)
+		e.finish(stopped, err, lost)
+		if hard {
+			r.warn(failed)
+			return err
+		}
+		return joined([]error{err, lost})
 	}
 
 	late := isClosed(stopped)
@@ -164,14 +192,16 @@ func (e *Engine) stop(ctx context.Context, hard bool) error {
 		select {
 		case <-stopped:
 		case <-ctx.Done():
-			return fmt.Errorf("consume: shutdown of group %q, begun by another call: %w", e.cfg.Group, ctx.Err())
+			return fmt.Errorf("consume: shutdown of group %q, %w: %w", e.cfg.Group, ErrUnderWay, ctx.Err())
 		}
 	}
 	e.mu.Lock()
-	err, waited, r := e.mu.err, e.mu.waited, e.mu.run
+	err, lost, waited, r := e.mu.err, e.mu.lost, e.mu.waited, e.mu.run
 	e.mu.Unlock()
 	switch {
-	case !late && (waited || !hard):
+	case !late && !hard:
+		return joined([]error{err, lost})
+	case !late && waited:
 		return err
 	case r != nil:
 		return e.await(r.quiet, ctx, hard)
@@ -182,44 +212,61 @@ func (e *Engine) stop(ctx context.Context, hard bool) error {
 }
 
 // finish publishes the result of the first stop.
-func (e *Engine) finish(stopped chan struct{}, err error) error {
+func (e *Engine) finish(stopped chan struct{}, err, lost error) {
 	e.mu.Lock()
-	e.mu.err = err
+	e.mu.err, e.mu.lost = err, lost
 	e.mu.Unlock()
 	close(stopped)
-	return err
 }
 
-// halt ends a run.
-func (e *Engine) halt(r *run, ctx context.Context, hard bool) error {
+// halt ends a run. It returns what user code still runs, and the last commits
+// that failed.
+func (e *Engine) halt(r *run, ctx context.Context, hard bool) (err error, failed []unstored) {
 	r.halt()
-	var err error
+	last := r.base // of the last requests
+	patient := hard
+	var tried map[string]error // by broker: why there was no time for the last requests
 	if !hard {
+		last = ctx
+		end := r.commitFinished(ctx)
+		defer end()
 		select {
 		case <-r.quiet:
 		case <-e.hard:
-			hard = true
+			last, patient = r.base, true
 		case <-ctx.Done():
-			running, unfinished := r.left()
-			if running == 0 { // nothing to wait for but our own loops, which end by themselves
-				hard = true
-				break
+			tried = end()
+			running, inside, unfinished := r.left()
+			switch {
+			case isClosed(e.hard):
+				last, patient, tried = r.base, true, nil
+			case running > 0:
+				err = fmt.Errorf("consume: shutdown of group %q was cut short: %d handlers cancelled while they ran, %d messages pulled but unfinished; "+
+					"the group gets them again, give Shutdown more time to finish what runs: %w: %w", e.cfg.Group, running, unfinished, protocol.ErrHandlersRunning, ctx.Err())
+			case inside > 0:
+				err = e.await(r.quiet, ctx, false)
+			default: // nothing but our own loops, which end by themselves
+				patient = true
 			}
-			r.cancelHandlers(protocol.ErrClosed)
-			err = fmt.Errorf("consume: shutdown of group %q was cut short: %d handlers cancelled while they ran, %d messages pulled but unfinished; "+
-				"the group gets them again, give Shutdown more time to finish what runs: %w: %w", e.cfg.Group, running, unfinished, protocol.ErrHandlersRunning, ctx.Err())
 		}
 	}
-	if hard {
+	if patient || err != nil {
 		r.cancelHandlers(protocol.ErrClosed)
+	}
+	if patient {
 		err = e.await(r.quiet, ctx, true)
 		e.mu.Lock()
 		e.mu.waited = true
 		e.mu.Unlock()
 	}
-	r.leave()
+	failed = r.leave(last)
+	for i, u := range failed {
+		if err := tried[u.broker]; err != nil {
+			failed[i].err = err
+		}
+	}
 	r.cancelHandlers(protocol.ErrClosed)
-	return err
+	return err, failed
 }
 
 // await waits for done: Close at most CloseTimeout, Shutdown as long as ctx

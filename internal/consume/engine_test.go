@@ -3,7 +3,11 @@ package consume
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,18 +108,252 @@ func TestCP09ShutdownReturnsAtItsDeadlineAndSaysWhatWasLeft(t *testing.T) {
 	})
 }
 
-func TestShutdownWithoutTimeOfAnIdleEngineIsComplete(t *testing.T) {
+func TestShutdownWithoutTimeStoresNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		idle time.Duration // OffsetPersist is 5 s, PullSuspend 15 s
+		lost bool
+	}{
+		"finished a moment ago": {0, true},
+		"stored long ago":       {time.Minute, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "a")
+				w.topic(testTopic, "a", 2)
+				e, _ := w.member("c1", new(inbox), func(c *Config) { c.PullErrorDelay = time.Hour })
+				require.NoError(t, e.Start(t.Context()))
+				w.send(queueOf("a", 0), numbered(0, 6)...)
+				synctest.Wait()
+				if c.idle > 0 { // no pull that carries a commit is under way
+					w.change(func() { w.brokers["a"].answer = refusePulls })
+					time.Sleep(c.idle)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				err := e.Shutdown(ctx)
+				if !c.lost {
+					assert.NoError(t, err)
+					assert.Equal(t, int64(6), w.committed(queueOf("a", 0)))
+					return
+				}
+				assert.ErrorIs(t, err, context.Canceled)
+				assert.ErrorIs(t, err, protocol.ErrUnreachable)
+				assert.ErrorContains(t, err, "1 queues")
+				assert.ErrorContains(t, err, "orders@a:0")
+				assert.Empty(t, w.updates(queueOf("a", 0)))
+			})
+		})
+	}
+}
+
+func refusePulls(*protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
+	return nil, protocol.Errorf(protocol.SystemError, "not now")
+}
+
+// finishedAtShutdown starts a member of 8 queues on each of 5 brokers whose
+// handler is busy for a second with a message of each, so that nothing is
+// committed yet.
+func finishedAtShutdown(t *testing.T, edit func(*Config)) (*world, *Engine) {
+	t.Helper()
+	w := newWorld(t, "a", "b", "c", "d", "e")
+	e, _ := w.member("c1", &inbox{work: time.Second}, func(c *Config) {
+		c.Concurrency = 40
+		if edit != nil {
+			edit(c)
+		}
+	})
+	for name := range w.brokers {
+		w.topic(testTopic, name, 8)
+	}
+	require.NoError(t, e.Start(t.Context()))
+	for name := range w.brokers {
+		for i := range 8 {
+			w.send(queueOf(name, i), "x")
+		}
+	}
+	synctest.Wait()
+	return w, e
+}
+
+func TestCP09ShutdownNamesTheOffsetsThatWereNotStored(t *testing.T) {
+	t.Run("broker after broker, within ctx", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w, e := finishedAtShutdown(t, nil)
+			w.change(func() { w.brokers["b"].silent, w.brokers["d"].down = true, true })
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+			defer cancel()
+			err := e.Shutdown(ctx)
+			assert.Equal(t, 1500*time.Millisecond, time.Since(began))
+			// The last commit of b may wait for the answer to the one before.
+			text := strings.Replace(fmt.Sprint(err), "b: no answer to the commit before: ", "b at b: b: ", 1)
+			assert.Equal(t, `consume: shutdown of group "g": the last offsets of 16 queues are not known to be stored, the group gets again what was finished there since the commit before, `+
+				`give Shutdown more time if the broker is only slow: `+
+				`orders@b:0, orders@b:1, orders@b:2 and 5 more: b at b: b: unknown outcome: context deadline exceeded; `+
+				`orders@d:0, orders@d:1, orders@d:2 and 5 more: d at d: dial d: unreachable`, text)
+			assert.ErrorIs(t, err, protocol.ErrUnknownOutcome)
+			assert.ErrorIs(t, err, protocol.ErrUnreachable)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.NotErrorIs(t, err, protocol.ErrHandlersRunning)
+			for name := range w.brokers {
+				want := int64(1)
+				if name == "b" || name == "d" {
+					want = -1
+				}
+				for i := range 8 {
+					assert.Equal(t, want, w.committed(queueOf(name, i)), "%s %d: silent brokers delay their own queues only", name, i)
+				}
+			}
+			assert.NoError(t, e.Close())
+			assert.Equal(t, 1500*time.Millisecond, time.Since(began))
+			synctest.Wait()
+			stacks := make([]byte, 1<<20)
+			assert.NotContains(t, string(stacks[:runtime.Stack(stacks, true)]), "(*run).", "nothing outlives Close")
+		})
+	})
+	t.Run("the text is bounded", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w, e := finishedAtShutdown(t, nil)
+			w.change(func() {
+				for _, b := range w.brokers {
+					b.down = true
+				}
+				w.brokers["e"].down, w.brokers["e"].silent = false, true
+			})
+			err := e.Shutdown(context.WithoutCancel(t.Context()))
+			assert.ErrorContains(t, err, "40 queues")
+			assert.ErrorContains(t, err, "orders@c:2 and 5 more")
+			assert.ErrorContains(t, err, "; and 2 more brokers")
+			assert.NotContains(t, err.Error(), "orders@e")
+			assert.ErrorIs(t, err, protocol.ErrUnknownOutcome, "also the causes that are not in the text")
+		})
+	})
+	t.Run("a broker that refuses", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w, e := finishedAtShutdown(t, nil)
+			w.change(func() { w.brokers["a"].refuse = protocol.Errorf(protocol.NoPermission, "no") })
+			began := time.Now()
+			err := e.Shutdown(t.Context())
+			assert.Equal(t, time.Second, time.Since(began))
+			assert.ErrorIs(t, err, protocol.ErrNoPermission)
+			assert.ErrorContains(t, err, "8 queues")
+		})
+	})
+	t.Run("beside handlers that were cancelled", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w, e := finishedAtShutdown(t, func(c *Config) {
+				c.Handler = func(ctx context.Context, msgs []*message.Ext) error {
+					if msgs[0].Queue == queueOf("a", 7) {
+						<-ctx.Done()
+					}
+					pause(ctx, time.Second)
+					return ctx.Err()
+				}
+			})
+			w.change(func() { w.brokers["a"].silent = true })
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			err := e.Shutdown(ctx)
+			assert.Equal(t, 2*time.Second, time.Since(began))
+			assert.ErrorIs(t, err, protocol.ErrHandlersRunning)
+			assert.ErrorIs(t, err, protocol.ErrUnknownOutcome)
+			assert.ErrorContains(t, err, "1 handlers")
+			assert.ErrorContains(t, err, "7 queues")
+			for _, name := range []string{"b", "c", "d", "e"} {
+				assert.Equal(t, int64(1), w.committed(queueOf(name, 7)))
+			}
+			assert.NoError(t, e.Close())
+		})
+	})
+}
+
+func TestCP09WhatIsFinishedWhileShutdownWaitsIsStoredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")
-		w.topic(testTopic, "a", 1)
-		w.send(queueOf("a", 0), numbered(0, 6)...)
-		e, _ := w.member("c1", new(inbox), nil)
+		w.topic(testTopic, "a", 4)
+		e, _ := w.member("c1", nil, func(c *Config) {
+			c.Handler = func(ctx context.Context, msgs []*message.Ext) error {
+				pause(ctx, time.Duration(1+msgs[0].Queue.QueueID)*time.Second)
+				return ctx.Err()
+			}
+		})
 		require.NoError(t, e.Start(t.Context()))
+		for i := range 4 {
+			w.send(queueOf("a", i), "x")
+		}
 		synctest.Wait()
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		require.NoError(t, e.Shutdown(ctx))
-		assert.Equal(t, int64(6), w.committed(queueOf("a", 0)))
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
+		defer cancel()
+		err := e.Shutdown(ctx)
+		assert.Equal(t, 3500*time.Millisecond, time.Since(began))
+		assert.ErrorIs(t, err, protocol.ErrHandlersRunning)
+		assert.NotContains(t, err.Error(), "offsets")
+		for i := range 3 {
+			q := queueOf("a", i)
+			assert.Equal(t, []update{{began.Add(time.Duration(1+i) * time.Second), q, 1}}, w.updates(q))
+		}
+		assert.Empty(t, w.updates(queueOf("a", 3)))
+		assert.NoError(t, e.Close())
+	})
+}
+
+func TestShutdownEndsWithItsContextWhileUserCodeHangs(t *testing.T) {
+	for _, where := range []string{"strategy", "OnRebalanced"} {
+		t.Run(where, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "a")
+				w.topic(testTopic, "a", 2)
+				release := make(chan struct{})
+				var started atomic.Bool
+				e, _ := w.member("c1", new(inbox), func(c *Config) {
+					hang := func(here string) {
+						if started.Load() && here == where {
+							<-release
+						}
+					}
+					c.Strategy = strategyFunc(func(q []message.Queue, members []string) ([]message.Queue, error) {
+						hang("strategy")
+						return q[:3-min(len(members), 2)], nil
+					})
+					c.OnRebalanced = func(Rebalanced) { hang("OnRebalanced") }
+				})
+				require.NoError(t, e.Start(t.Context()))
+				synctest.Wait()
+				started.Store(true)
+				w.send(queueOf("a", 0), "x")
+				synctest.Wait()
+				w.change(func() { w.brokers["a"].members["c0"] = true })
+				w.topic(testTopic, "a", 3)
+				e.RoutesChanged([]string{testTopic})
+				synctest.Wait()
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				err := e.Shutdown(ctx)
+				assert.Equal(t, time.Second, time.Since(began))
+				assert.ErrorIs(t, err, protocol.ErrHandlersRunning)
+				assert.ErrorContains(t, err, "strategy or OnRebalanced")
+				close(release)
+				assert.NoError(t, e.Close())
+				assert.Equal(t, time.Second, time.Since(began))
+			})
+		})
+	}
+}
+
+func TestShutdownThatBecomesACloseStillTellsWhatWasNotStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, e := finishedAtShutdown(t, nil)
+		w.change(func() { w.brokers["a"].silent = true })
+		began := time.Now()
+		time.AfterFunc(1500*time.Millisecond, func() { assert.NoError(t, e.Close()) })
+		err := e.Shutdown(context.WithoutCancel(t.Context()))
+		assert.Equal(t, 4*time.Second, time.Since(began), "3 s after the handlers")
+		assert.ErrorIs(t, err, protocol.ErrUnknownOutcome)
+		assert.ErrorContains(t, err, "8 queues")
+		synctest.Wait()
 	})
 }
 
@@ -317,7 +555,9 @@ func TestSecondShutdownWaitsForTheFirst(t *testing.T) {
 			time.Sleep(time.Second)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			assert.ErrorIs(t, e.Shutdown(ctx), context.DeadlineExceeded)
+			err := e.Shutdown(ctx)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorIs(t, err, ErrUnderWay)
 			assert.Equal(t, 2*time.Second, time.Since(began))
 			assert.NoError(t, e.Shutdown(t.Context()))
 			assert.Equal(t, 10*time.Second, time.Since(began))
@@ -480,9 +720,11 @@ func TestCloseIsBoundedWhenBrokersAreSilent(t *testing.T) {
 		w := newWorld(t, "a", "b")
 		w.topic(testTopic, "a", 8)
 		w.topic(testTopic, "b", 8)
-		e, _ := w.member("c1", new(inbox), nil)
+		log := new(lines)
+		e, _ := w.member("c1", new(inbox), func(c *Config) { c.Logger = log.logger() })
 		require.NoError(t, e.Start(t.Context()))
 		for i := range 8 {
+			w.send(queueOf("a", i), "x")
 			w.send(queueOf("b", i), "x")
 		}
 		synctest.Wait()
@@ -490,6 +732,8 @@ func TestCloseIsBoundedWhenBrokersAreSilent(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, e.Close())
 		assert.LessOrEqual(t, time.Since(began), leaveTimeout)
+		assert.Equal(t, 1, countLines(log, "offsets not committed"), "once for the broker")
+		assert.Contains(t, log.String(), "orders@a:0, orders@a:1, orders@a:2 and 5 more")
 		for i := range 8 {
 			assert.Equal(t, int64(1), w.committed(queueOf("b", i)))
 		}

@@ -2,8 +2,9 @@ package consume
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -106,40 +107,218 @@ func (r *run) commitLoop() {
 			}
 		}
 		r.mu.Unlock()
-		r.commitAll(r.ctx, queues)
+		failed := r.commitAll(r.ctx, queues)
+		if r.ctx.Err() == nil { // otherwise the run halts, and leave commits
+			r.warn(failed)
+		}
 	}
 }
 
-// commitAll commits the offsets of queues, one broker beside the other, so that
-// a silent one delays its own queues only. What fails is reported and left for
-// the next time.
-func (r *run) commitAll(ctx context.Context, queues []*heldQueue) {
-	byBroker := make(map[string][]*heldQueue)
-	for _, h := range queues {
-		byBroker[h.queue.BrokerName] = append(byBroker[h.queue.BrokerName], h)
+// commitFinished commits what handlers finish from now on, after halt, each
+// broker for itself, until end is called or ctx ends: when ctx ends before the
+// last handler, what the others have finished is stored already. end returns
+// when nothing of it runs any more: what the last attempt at each broker failed
+// with.
+func (r *run) commitFinished(ctx context.Context) (end func() map[string]error) {
+	brokers := make(map[string]chan struct{})
+	r.mu.Lock()
+	if r.counters.Running > 0 { // otherwise leave follows at once
+		for q := range r.held {
+			brokers[q.BrokerName] = nil
+		}
+		for h := range r.leaving {
+			brokers[h.queue.BrokerName] = nil
+		}
+		for broker := range brokers {
+			brokers[broker] = make(chan struct{}, 1)
+			r.ended = append(r.ended, brokers[broker])
+		}
 	}
+	r.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	for broker, queues := range byBroker {
+	var mu sync.Mutex // guards failed
+	failed := make(map[string]error)
+	for broker, ended := range brokers {
+		signal(ended) // for what was finished before
 		wg.Go(func() {
-			for i, h := range queues {
-				err := r.commit(ctx, h)
-				if err == nil {
-					continue
-				}
-				if errors.Is(ctx.Err(), context.Canceled) {
-					return // the run halts; leave commits
-				}
-				r.log.Warn("offset not committed", "queue", h.queue, "error", err)
-				if !answered(err) {
-					if rest := len(queues) - i - 1; rest > 0 {
-						r.log.Warn("broker does not answer, its other offsets are not committed either", "broker", broker, "queues", rest)
-					}
+			for {
+				select {
+				case <-ended:
+				case <-ctx.Done():
 					return
+				}
+				if queues := r.finished(broker); len(queues) > 0 && ctx.Err() == nil {
+					u := r.commitTo(ctx, queues)
+					mu.Lock()
+					failed[broker] = u.err
+					mu.Unlock()
 				}
 			}
 		})
 	}
+	return func() map[string]error {
+		cancel()
+		wg.Wait()
+		return failed
+	}
+}
+
+// finished returns the queues of a broker with finished messages that the broker
+// is not known to have been told of.
+func (r *run) finished(broker string) []*heldQueue {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var queues []*heldQueue
+	for q, h := range r.held {
+		if q.BrokerName == broker && h.losesLocked() {
+			queues = append(queues, h)
+		}
+	}
+	for h := range r.leaving {
+		if h.queue.BrokerName == broker && h.losesLocked() {
+			queues = append(queues, h)
+		}
+	}
+	return queues
+}
+
+// losesLocked reports whether messages that this member finished may come again
+// when the commit offset does not reach the broker.
+func (h *heldQueue) losesLocked() bool {
+	offset := h.pq.commit()
+	return offset != h.committed && offset != h.start
+}
+
+// unstored is what one broker was not told, or has not confirmed.
+type unstored struct {
+	broker string
+	queues []*heldQueue // at least one
+	err    error        // of the first one
+}
+
+// commitAll commits the offsets of queues, one broker beside the other, so that
+// a silent one delays its own queues only. It returns what failed, by broker.
+func (r *run) commitAll(ctx context.Context, queues []*heldQueue) []unstored {
+	byBroker := make(map[string][]*heldQueue)
+	for _, h := range queues {
+		byBroker[h.queue.BrokerName] = append(byBroker[h.queue.BrokerName], h)
+	}
+	var (
+		wg     sync.WaitGroup
+		mu     sync.Mutex // guards failed
+		failed []unstored
+	)
+	for _, queues := range byBroker {
+		wg.Go(func() {
+			u := r.commitTo(ctx, queues)
+			if len(u.queues) > 0 {
+				mu.Lock()
+				failed = append(failed, u)
+				mu.Unlock()
+			}
+		})
+	}
 	wg.Wait()
+	slices.SortFunc(failed, func(a, b unstored) int { return strings.Compare(a.broker, b.broker) })
+	return failed
+}
+
+// commitTo commits the offsets of queues of one broker, one after the other,
+// until it does not answer. It returns what failed: no queues if nothing did.
+func (r *run) commitTo(ctx context.Context, queues []*heldQueue) unstored {
+	var failed unstored
+	for i, h := range queues {
+		err := r.commit(ctx, h)
+		if err == nil {
+			continue
+		}
+		if failed.err == nil {
+			failed.broker, failed.err = h.queue.BrokerName, err
+		}
+		if answered(err) {
+			failed.queues = append(failed.queues, h)
+			continue
+		}
+		r.mu.Lock()
+		for _, h := range queues[i:] {
+			if h.pq.commit() != h.committed {
+				failed.queues = append(failed.queues, h)
+			}
+		}
+		r.mu.Unlock()
+		break
+	}
+	return failed
+}
+
+// warn reports commits that failed and that nobody is told of.
+func (r *run) warn(failed []unstored) {
+	for _, u := range failed {
+		r.log.Warn("offsets not committed", "broker", u.broker, "queues", nameQueues(u.queues), "error", u.err)
+	}
+}
+
+// maxNamed bounds how many brokers, and queues of each, an error names.
+const maxNamed = 3
+
+// nameQueues names queues, in order, the first ones of many.
+func nameQueues(queues []*heldQueue) string {
+	list := make([]message.Queue, len(queues))
+	for i, h := range queues {
+		list[i] = h.queue
+	}
+	slices.SortFunc(list, message.Queue.Compare)
+	var b strings.Builder
+	for i, q := range list[:min(len(list), maxNamed)] {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(q.String())
+	}
+	if rest := len(list) - maxNamed; rest > 0 {
+		fmt.Fprintf(&b, " and %d more", rest)
+	}
+	return b.String()
+}
+
+// unstoredError tells which of the last offsets were not stored. Its text is
+// bounded; errors.Is finds the causes of all brokers.
+type unstoredError struct {
+	text   string
+	causes []error
+}
+
+func (e *unstoredError) Error() string   { return e.text }
+func (e *unstoredError) Unwrap() []error { return e.causes }
+
+// lost makes an unstoredError of the commits that failed, nil when no message
+// comes again for them.
+func (r *run) lost(failed []unstored) error {
+	e := new(unstoredError)
+	var where []string
+	n := 0
+	for _, u := range failed {
+		r.mu.Lock()
+		queues := slices.DeleteFunc(slices.Clone(u.queues), func(h *heldQueue) bool { return !h.losesLocked() })
+		r.mu.Unlock()
+		if len(queues) == 0 {
+			continue
+		}
+		n += len(queues)
+		if e.causes = append(e.causes, u.err); len(e.causes) <= maxNamed {
+			where = append(where, fmt.Sprintf("%s: %v", nameQueues(queues), u.err))
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	if rest := len(e.causes) - maxNamed; rest > 0 {
+		where = append(where, fmt.Sprintf("and %d more brokers", rest))
+	}
+	e.text = fmt.Sprintf("consume: shutdown of group %q: the last offsets of %d queues are not known to be stored, the group gets again what was finished there since the commit before, "+
+		"give Shutdown more time if the broker is only slow: %s", r.cfg.Group, n, strings.Join(where, "; "))
+	return e
 }
 
 // commit tells the broker a queue's commit offset unless it has it. One call at
@@ -147,8 +326,12 @@ func (r *run) commitAll(ctx context.Context, queues []*heldQueue) {
 func (r *run) commit(ctx context.Context, h *heldQueue) error {
 	select {
 	case h.committing <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	default:
+		select {
+		case h.committing <- struct{}{}:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: no answer to the commit before: %w: %w", h.queue.BrokerName, protocol.ErrUnknownOutcome, ctx.Err())
+		}
 	}
 	defer func() { <-h.committing }()
 

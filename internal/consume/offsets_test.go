@@ -108,7 +108,7 @@ func TestFailedCommitIsRepeatedAtTheNextTick(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, int64(1), w.committed(queueOf("a", 0)))
-		assert.Equal(t, 1, countLines(log, "offset not committed"))
+		assert.Equal(t, 1, countLines(log, "offsets not committed"))
 	})
 }
 

@@ -114,7 +114,7 @@ func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 	offset, commit := h.pq.end, h.pq.commit()
 	r.mu.Unlock()
 	begun := time.Now()
-	carries := commit > 0 && id == 0 // a slave takes no commits
+	carries := commit > 0 && id == protocol.MasterID // a slave takes no commits
 	resp, err := conn.PullMessage(callCtx, &protocol.PullMessageRequest{
 		Group:          r.cfg.Group,
 		Topic:          h.queue.Topic,
@@ -274,11 +274,11 @@ func (r *run) pullFailed(ctx context.Context, h *heldQueue, err error) time.Dura
 
 // pullCarried notes the commit that a pull carried. The broker may have served
 // it after a later UpdateConsumerOffset, so an older one has to be replaced, and
-// after an error it is open what the broker has.
+// after an error it is open what the broker has, unless it had just that.
 func (r *run) pullCarried(h *heldQueue, commit int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil {
+	if err != nil && commit != h.committed {
 		commit = -1
 	}
 	h.committed = commit

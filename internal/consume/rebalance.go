@@ -195,7 +195,8 @@ func (r *run) report(topic string, before []message.Queue, why reasons) {
 		return
 	}
 	r.log.Info("rebalanced", "topic", topic, "before", len(before), "after", len(after), "reason", why.String())
-	if r.cfg.OnRebalanced != nil {
+	if r.cfg.OnRebalanced != nil && r.enter() {
+		defer r.exit()
 		r.cfg.OnRebalanced(Rebalanced{Topic: topic, Before: before, After: after, Reason: why.String()})
 	}
 }
@@ -372,6 +373,10 @@ func (r *run) askMembers(ctx context.Context, rd *round, broker string) ([]strin
 // of the queues, or names one twice, is refused, and a panic is an error.
 func (r *run) allocate(queues []message.Queue, members []string) (share []message.Queue, err error) {
 	strategy := r.cfg.Strategy
+	if !r.enter() {
+		return nil, protocol.ErrClosed
+	}
+	defer r.exit()
 	defer func() {
 		if v := recover(); v != nil {
 			r.log.Error("allocation strategy panicked", "strategy", fmt.Sprintf("%T", strategy), "panic", v, "stack", string(debug.Stack()))
@@ -425,6 +430,7 @@ func (r *run) take(ctx context.Context, rd *round, q message.Queue, tags filter.
 	h := &heldQueue{
 		queue:      q,
 		filter:     tags,
+		start:      start,
 		room:       make(chan struct{}, 1),
 		committing: make(chan struct{}, 1),
 		pq:         newProcessQueue(start),
@@ -476,8 +482,9 @@ func (r *run) drop(queues []message.Queue) {
 			<-h.stopped
 		}
 	}
-	r.commitAll(r.ctx, dropped)
-	if r.ctx.Err() == nil {
+	failed := r.commitAll(r.ctx, dropped)
+	if r.ctx.Err() == nil { // otherwise the run halts, and leave commits
+		r.warn(failed)
 		r.mu.Lock()
 		for _, h := range dropped {
 			delete(r.leaving, h)

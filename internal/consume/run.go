@@ -45,6 +45,8 @@ type run struct {
 	mu         sync.Mutex                   // guards everything below
 	active     bool                         // Start is done: queues are pulled as soon as they are taken
 	halted     bool                         // nothing new is started
+	inside     int                          // calls of the strategy and of OnRebalanced that have not returned
+	ended      []chan struct{}              // one slot each: a goroutine has ended since halt. For commitFinished
 	goroutines int                          // of this run
 	reasons    reasons                      // for the next round
 	held       map[message.Queue]*heldQueue // what is consumed
@@ -63,6 +65,7 @@ type run struct {
 type heldQueue struct {
 	queue  message.Queue
 	filter filter.Tags
+	start  int64 // where this member began
 
 	// Of the pull loop; set when it is started.
 	stop    context.CancelFunc
@@ -148,20 +151,44 @@ func (r *run) gone() {
 	r.mu.Lock()
 	r.goroutines--
 	last := r.halted && r.goroutines == 0
+	ended := r.ended
 	r.mu.Unlock()
+	for _, c := range ended {
+		signal(c)
+	}
 	if last {
 		close(r.quiet)
 	}
 }
 
-// halt stops the loops and lets workers end. It does not wait.
+// enter begins a call of the strategy or of OnRebalanced; false when the run has
+// halted and the call must not be made.
+func (r *run) enter() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.halted {
+		return false
+	}
+	r.inside++
+	return true
+}
+
+// exit ends what enter began.
+func (r *run) exit() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inside--
+}
+
+// halt stops the loops and lets workers end. It does not wait. From then on user
+// code only returns: no call begins.
 func (r *run) halt() {
+	r.cancel()
 	r.mu.Lock()
 	r.halted = true
 	none := r.goroutines == 0
 	r.work.Broadcast()
 	r.mu.Unlock()
-	r.cancel()
 	if none {
 		close(r.quiet)
 	}
@@ -176,9 +203,11 @@ func (r *run) abandon() {
 	r.farewell(ctx)
 }
 
-// leave commits what is finished and takes the member out of the group. What
-// handlers that still run return does not count any more.
-func (r *run) leave() {
+// leave commits what is finished and takes the member out of the group, as long
+// as ctx lasts, and when ctx has no deadline for leaveTimeout at most. What
+// handlers that still run return does not count any more. It returns the commits
+// that failed.
+func (r *run) leave(ctx context.Context) []unstored {
 	r.mu.Lock()
 	queues := make([]*heldQueue, 0, len(r.held)+len(r.leaving))
 	for h := range r.leaving {
@@ -192,10 +221,14 @@ func (r *run) leave() {
 	r.retries = nil
 	r.mu.Unlock()
 
-	ctx, cancel := context.WithTimeout(r.base, leaveTimeout)
-	defer cancel()
-	r.commitAll(ctx, queues)
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, leaveTimeout)
+		defer cancel()
+	}
+	failed := r.commitAll(ctx, queues)
 	r.farewell(ctx)
+	return failed
 }
 
 func (r *run) farewell(ctx context.Context) {
@@ -205,14 +238,15 @@ func (r *run) farewell(ctx context.Context) {
 	}
 }
 
-// left returns the handler calls and messages that are not finished.
-func (r *run) left() (running, unfinished int) {
+// left returns the handler calls, the calls of other user code and the messages
+// that are not finished.
+func (r *run) left() (running, inside, unfinished int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range r.held {
 		unfinished += h.pq.count
 	}
-	return r.counters.Running, unfinished
+	return r.counters.Running, r.inside, unfinished
 }
 
 // assignment returns the queues held of a topic, "" = of all, sorted.

@@ -44,8 +44,9 @@ type world struct {
 type fakeBroker struct {
 	w       *world
 	name    string
-	down    bool // refuses dials, breaks connections
-	silent  bool // never answers
+	down    bool  // refuses dials, breaks connections
+	silent  bool  // never answers
+	refuse  error // answer to commits; nil: taken
 	queues  map[message.Queue]*fakeQueue
 	commits map[message.Queue]int64 // of testGroup
 	members map[string]bool         // of testGroup
@@ -389,6 +390,9 @@ type fakeConn struct {
 // enter begins a call; it returns with the world locked, or an error.
 func (f *fakeConn) enter(ctx context.Context, method string) error {
 	b := f.b
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: not sent: %w: %w", b.name, protocol.ErrUnreachable, err)
+	}
 	b.w.mu.Lock()
 	b.calls[method]++
 	if b.silent {
@@ -455,6 +459,9 @@ func (f *fakeConn) UpdateConsumerOffset(ctx context.Context, r *protocol.UpdateC
 		return nil, err
 	}
 	defer f.b.w.mu.Unlock()
+	if f.b.refuse != nil {
+		return nil, f.b.refuse
+	}
 	q := message.Queue{Topic: r.Topic, BrokerName: f.b.name, QueueID: r.QueueID}
 	f.b.commits[q] = r.Offset
 	f.b.updates = append(f.b.updates, update{time.Now(), q, r.Offset})

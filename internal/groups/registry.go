@@ -29,10 +29,6 @@ type Change struct {
 	// members have to share out the queues anew: a join, a leave, a new
 	// session, another set of topics. It is empty in a broadcasting group.
 	Notify []protocol.Peer
-	// Expired is sessions that were silent altogether, sorted; their
-	// connections are not worth keeping. Only the last Change of Expire has
-	// it, and no group.
-	Expired []uint64
 }
 
 // Group is a consumer group at one moment.
@@ -233,9 +229,7 @@ func (g *Registry) ConnClosed(sessionID uint64) []Change {
 }
 
 // Expire takes out, at now, what was last heard of longer than after ago;
-// strictly longer, so what is exactly that old stays. Sorted by group; sessions
-// that are silent in all of their groups come in a last Change of their own.
-// Java: ConsumerManager.scanNotActiveChannel. Differs: there a connection is
+// strictly longer, so what is exactly that old stays. Sorted by group. Java: ConsumerManager.scanNotActiveChannel. Differs: there a connection is
 // closed as soon as one of its groups is silent.
 func (g *Registry) Expire(now time.Time, after time.Duration) []Change {
 	g.mu.Lock()
@@ -258,19 +252,13 @@ func (g *Registry) Expire(now time.Time, after time.Duration) []Change {
 			changes = append(changes, Change{Group: name, Left: left, Reason: Silent, Notify: gr.peers()})
 		}
 	}
-	var expired []uint64
 	for id, s := range g.sessions {
 		if silent(s.last) {
-			expired = append(expired, id)
 			for name := range s.producers {
 				g.leaveProducerLocked(id, s, name)
 			}
 		}
 		g.forgetLocked(id, s)
-	}
-	if len(expired) > 0 {
-		slices.Sort(expired)
-		changes = append(changes, Change{Expired: expired})
 	}
 	return changes
 }
@@ -351,13 +339,6 @@ func (g *Registry) Known(name string) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return g.consumers[name] != nil
-}
-
-// Groups lists the consumer groups that have members, sorted.
-func (g *Registry) Groups() []string {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return slices.Sorted(maps.Keys(g.consumers))
 }
 
 // Snapshot returns a consumer group, false when it has no members.

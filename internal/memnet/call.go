@@ -1,7 +1,6 @@
 package memnet
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -95,12 +94,9 @@ func serve[C server, Q, R any](c *conn[C], ctx context.Context, req *Q, method f
 // postpone has a copy of a oneway request served d from now. The caller may
 // reuse the request at once.
 func postpone[C server, Q, R any](c *conn[C], ctx context.Context, d time.Duration, req *Q, method func(C, context.Context, *Q) (*R, error)) {
-	later := *req
-	if m, ok := any(&later).(*protocol.SendMessageRequest); ok {
-		m.Body = bytes.Clone(m.Body)
-	}
+	later := protocol.Detached(req)
 	ctx = context.WithoutCancel(ctx)
-	c.s.toServer.post(d, func() { serve(c, ctx, &later, method) })
+	c.s.toServer.post(d, func() { serve(c, ctx, later, method) })
 }
 
 // answer turns what a handler returned beside its response into what the

@@ -9,46 +9,34 @@ import (
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
-// linkError is a call or a dial that got no answer. Its text stands alone; is
-// lists what errors.Is finds, without being part of the text.
-type linkError struct {
-	text string
-	is   []error
-}
-
-func (e *linkError) Error() string   { return e.text }
-func (e *linkError) Unwrap() []error { return e.is }
-
 // errDead says that the caller's side of a session is over. It stays inside
 // the package.
 var errDead = errors.New("session over")
 
 // errRefused is a dial that nobody accepts.
 func errRefused(server *end) error {
-	return &linkError{fmt.Sprintf("%v: connection refused", server), []error{protocol.ErrUnreachable}}
+	return protocol.Tagged(fmt.Sprintf("%v: connection refused", server), protocol.ErrUnreachable)
 }
 
 // errDialEnded is a dial whose ctx ended before anybody answered.
 func errDialEnded(server *end, waited time.Duration, cause error) error {
-	return &linkError{
-		fmt.Sprintf("%v: no connection within %v: %v", server, waited.Round(time.Millisecond), cause),
-		[]error{protocol.ErrUnreachable, cause},
-	}
+	return protocol.Tagged(fmt.Sprintf("%v: no connection within %v: %v", server, waited.Round(time.Millisecond), cause),
+		protocol.ErrUnreachable, cause)
 }
 
 // errLost is a call whose session ended while it was under way.
 func errLost(server *end) error {
-	return &linkError{fmt.Sprintf("connection to %v lost", server), []error{protocol.ErrUnknownOutcome}}
+	return protocol.Tagged(fmt.Sprintf("connection to %v lost", server), protocol.ErrUnknownOutcome)
 }
 
 // errGone is a call on a session that had ended before: nothing has left.
 func errGone(server *end) error {
-	return &linkError{fmt.Sprintf("connection to %v is closed; dial again", server), []error{protocol.ErrUnreachable}}
+	return protocol.Tagged(fmt.Sprintf("connection to %v is closed; dial again", server), protocol.ErrUnreachable)
 }
 
 // errNotSent is a call whose ctx had ended before it began: nothing has left.
 func errNotSent(server *end, cause error) error {
-	return &linkError{fmt.Sprintf("request to %v not sent: %v", server, cause), []error{protocol.ErrUnreachable, cause}}
+	return protocol.Tagged(fmt.Sprintf("request to %v not sent: %v", server, cause), protocol.ErrUnreachable, cause)
 }
 
 // errUnanswered is a call whose ctx ended while it waited. A zero since means
@@ -58,7 +46,7 @@ func errUnanswered(server *end, since time.Time, cause error) error {
 	if !since.IsZero() {
 		text = fmt.Sprintf("no answer from %v within %v: %v", server, time.Since(since).Round(time.Millisecond), cause)
 	}
-	return &linkError{text, []error{protocol.ErrUnknownOutcome, cause}}
+	return protocol.Tagged(text, protocol.ErrUnknownOutcome, cause)
 }
 
 // errAddress is an address that no socket could have.

@@ -120,7 +120,7 @@ func dial[C server](n *Network, ctx context.Context, d protocol.Dial, service fu
 	none := conn[C]{}
 	addr, err := netip.ParseAddrPort(d.Addr)
 	if err != nil {
-		return none, &linkError{errAddress("address to dial", d.Addr).Error(), []error{protocol.ErrUnreachable, protocol.ErrInvalidConfig}}
+		return none, protocol.Tagged(errAddress("address to dial", d.Addr).Error(), protocol.ErrUnreachable, protocol.ErrInvalidConfig)
 	}
 	start := time.Now()
 	s, l := n.open(d, addr.String())
@@ -157,7 +157,7 @@ func dial[C server](n *Network, ctx context.Context, d protocol.Dial, service fu
 	}
 	switch {
 	case lis != nil && connect == nil:
-		return fail(&linkError{fmt.Sprintf("%v: a %s listens there", &s.server, lis.kind()), []error{protocol.ErrUnreachable}})
+		return fail(protocol.Tagged(fmt.Sprintf("%v: a %s listens there", &s.server, lis.kind()), protocol.ErrUnreachable))
 	case !accepted:
 		return fail(errRefused(&s.server))
 	case s.dead.Load():

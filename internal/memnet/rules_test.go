@@ -2,6 +2,7 @@ package memnet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -37,8 +38,7 @@ func verdict(start time.Time, err error) outcome {
 // leftOrNot tells whether err says either that nothing left or that the
 // outcome is unknown.
 func leftOrNot(err error) bool {
-	e, ok := err.(*linkError)
-	return ok && (e.is[0] == protocol.ErrUnreachable) != (e.is[0] == protocol.ErrUnknownOutcome)
+	return errors.Is(err, protocol.ErrUnreachable) != errors.Is(err, protocol.ErrUnknownOutcome)
 }
 
 // TestFaultRules looks at every kind of exchange under every kind of rule, the

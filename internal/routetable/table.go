@@ -14,9 +14,6 @@ import (
 // name its own. Java: RouteInfoManager.DEFAULT_BROKER_CHANNEL_EXPIRED_TIME.
 const DefaultTimeout = 120 * time.Second
 
-// masterID is the broker id of a group's master. Java: MixAll.MASTER_ID.
-const masterID = 0
-
 // Table is the state of one name server. Safe for concurrent use; no method
 // blocks. What methods return is a copy that belongs to the caller.
 type Table struct {
@@ -69,21 +66,18 @@ type Change struct {
 // Expired is a broker that was dropped because it fell silent or lost its
 // connection.
 type Expired struct {
-	Cluster    string
 	BrokerName string
 	ID         int64
 	Addr       string
-	Conn       uint64   // the connection it had registered through
 	Topics     []string // topics whose route changed, sorted
 }
 
 // Live is one live broker.
 type Live struct {
-	Cluster string
-	Name    string
-	ID      int64
-	Addr    string
-	Age     time.Duration // since its last sign of life
+	Name string
+	ID   int64
+	Addr string
+	Age  time.Duration // since its last sign of life
 }
 
 // Register takes in a broker that registers at now through connection conn,
@@ -152,7 +146,7 @@ func (t *Table) Register(now time.Time, conn uint64, r *protocol.RegisterBrokerR
 	c := Change{Registered: old != r.Addr}
 
 	changed := make(map[string]struct{})
-	if r.BrokerID == masterID {
+	if r.BrokerID == protocol.MasterID {
 		e := t.live[at]
 		stale := first || e == nil || e.version != r.Version
 		for _, topic := range r.Topics {
@@ -185,8 +179,8 @@ func (t *Table) Register(now time.Time, conn uint64, r *protocol.RegisterBrokerR
 	}
 
 	resp := &protocol.RegisterBrokerResponse{}
-	if r.BrokerID != masterID {
-		if master, ok := g.addrs[masterID]; ok {
+	if r.BrokerID != protocol.MasterID {
+		if master, ok := g.addrs[protocol.MasterID]; ok {
 			if e := t.live[place{r.Cluster, master}]; e != nil {
 				resp.MasterAddr, resp.HAAddr = master, e.haAddr
 			}
@@ -329,9 +323,7 @@ func (t *Table) drop(gone func(*entry) bool) []Expired {
 		}
 		topics, removed := t.removeLocked(at, e.name, e.id)
 		if removed {
-			dropped = append(dropped, Expired{
-				Cluster: at.cluster, BrokerName: e.name, ID: e.id, Addr: at.addr, Conn: e.conn, Topics: topics,
-			})
+			dropped = append(dropped, Expired{e.name, e.id, at.addr, topics})
 		}
 	}
 	slices.SortFunc(dropped, func(a, b Expired) int {
@@ -403,7 +395,7 @@ func (t *Table) Live(now time.Time) []Live {
 		if g := t.brokers[e.name]; g == nil || g.addrs[e.id] != at.addr {
 			continue // an address that the broker has left
 		}
-		live = append(live, Live{Cluster: at.cluster, Name: e.name, ID: e.id, Addr: at.addr, Age: now.Sub(e.last)})
+		live = append(live, Live{Name: e.name, ID: e.id, Addr: at.addr, Age: now.Sub(e.last)})
 	}
 	slices.SortFunc(live, func(a, b Live) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Addr, b.Addr))

@@ -106,8 +106,8 @@ func TestRegistrationMakesTopicsRoutable(t *testing.T) {
 	assert.Equal(t, []string{"TBW102", "orders", "x"}, table.Topics())
 	assert.Equal(t, route.Brokers, table.ClusterInfo())
 	assert.Equal(t, []Live{
-		{Cluster: "c", Name: "broker-a", Addr: "127.1.0.1:10911", Age: time.Second},
-		{Cluster: "c", Name: "broker-b", Addr: "127.1.0.2:10911", Age: time.Second},
+		{Name: "broker-a", Addr: "127.1.0.1:10911", Age: time.Second},
+		{Name: "broker-b", Addr: "127.1.0.2:10911", Age: time.Second},
 	}, table.Live(t0.Add(time.Second)))
 }
 
@@ -324,7 +324,7 @@ func TestBrokerExpiresOnlyLaterThanItsTimeout(t *testing.T) {
 			}
 			register(t, table, t0, 9, registration(func(r *protocol.RegisterBrokerRequest) { r.HeartbeatTimeout = timeout }))
 			assert.Empty(t, table.Expire(t0.Add(want)), "exactly the timeout")
-			assert.Equal(t, []Expired{{Cluster: "c", BrokerName: "broker-a", Addr: "127.1.0.1:10911", Conn: 9, Topics: []string{"TBW102", "orders"}}},
+			assert.Equal(t, []Expired{{BrokerName: "broker-a", Addr: "127.1.0.1:10911", Topics: []string{"TBW102", "orders"}}},
 				table.Expire(t0.Add(want+1)))
 			checkInvariants(t, table)
 			assert.Empty(t, table.Topics())
@@ -376,7 +376,7 @@ func TestConnectionLossDropsOnlyWhatRegisteredThroughIt(t *testing.T) {
 	assert.Empty(t, table.ConnClosed(3), "a client's connection")
 	register(t, table, t0, 4, registration()) // broker-a reconnected
 	assert.Empty(t, table.ConnClosed(1))
-	assert.Equal(t, []Expired{{Cluster: "c", BrokerName: "broker-b", Addr: "127.1.0.2:10911", Conn: 2, Topics: []string{"TBW102", "orders"}}}, table.ConnClosed(2))
+	assert.Equal(t, []Expired{{BrokerName: "broker-b", Addr: "127.1.0.2:10911", Topics: []string{"TBW102", "orders"}}}, table.ConnClosed(2))
 	assert.Len(t, table.ConnClosed(4), 1)
 	assert.Empty(t, table.ClusterInfo())
 }

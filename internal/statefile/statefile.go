@@ -47,9 +47,6 @@ func New(path string, nosync bool) *File {
 	return &File{path: path, nosync: nosync}
 }
 
-// Path is the main file's path.
-func (f *File) Path() string { return f.path }
-
 func (f *File) backup() string { return f.path + ".bak" }
 
 // Save replaces the content by data and keeps the former one as the backup.

@@ -61,7 +61,6 @@ func TestNothingSavedIsNotFound(t *testing.T) {
 	assert.Empty(t, content)
 	assert.False(t, found)
 	assert.NoError(t, damaged)
-	assert.Equal(t, path, New(path, true).Path())
 }
 
 func TestSavedContentComesBack(t *testing.T) {

@@ -9,10 +9,6 @@ import (
 // route grows with them.
 const MaxQueues = 65535
 
-// systemPrefix starts the names of topics that only the system makes.
-// Java: TopicValidator.SYSTEM_TOPIC_PREFIX.
-const systemPrefix = "rmq_sys_"
-
 const allPerms = protocol.PermRead | protocol.PermWrite | protocol.PermInherit
 
 // check refuses what may not be created or updated from outside.
@@ -21,13 +17,13 @@ func (t *Table) check(c protocol.TopicConfig) error {
 		return err
 	}
 	if err := message.CheckNotSystem(c.Name, t.o.Cluster, t.o.Broker); err != nil {
-		return protocol.Errorf(protocol.InvalidParameter, "%s %s", protocol.RemarkBadName, err)
+		return protocol.BadName(err)
 	}
-	if c.ReadQueues < 0 || c.WriteQueues < 0 || c.ReadQueues > MaxQueues || c.WriteQueues > MaxQueues {
+	if c.ReadQueues < 0 || c.WriteQueues < 0 || c.ReadQueues > MaxQueues || c.WriteQueues > MaxQueues || c.ReadQueues+c.WriteQueues == 0 {
 		return protocol.Errorf(protocol.InvalidParameter,
-			"topic[%s]: %d read and %d write queues; each must be 0 to %d", c.Name, c.ReadQueues, c.WriteQueues, MaxQueues)
+			"topic[%s]: %d read and %d write queues; each must be 0 to %d and not both 0", c.Name, c.ReadQueues, c.WriteQueues, MaxQueues)
 	}
-	if c.Perm&^allPerms != 0 {
+	if c.Perm&^allPerms != 0 || c.Perm == 0 {
 		return protocol.Errorf(protocol.InvalidParameter,
 			"topic[%s]: permission %d; it is a sum of 4 (read), 2 (write) and 1 (inherit)", c.Name, c.Perm)
 	}
@@ -36,7 +32,7 @@ func (t *Table) check(c protocol.TopicConfig) error {
 
 func checkName(name string) error {
 	if err := message.ValidateTopic(name); err != nil {
-		return protocol.Errorf(protocol.InvalidParameter, "%s %s", protocol.RemarkBadName, err)
+		return protocol.BadName(err)
 	}
 	return nil
 }

@@ -153,8 +153,8 @@ func (t *Table) Snapshot() ([]protocol.TopicConfig, protocol.DataVersion) {
 
 // Ensure makes the given topics exist with at least the given queue counts, all
 // in one change or, on an error, none. Counts grow and never shrink; the rest
-// of an existing topic stays as it is. A zero permission is read and write. It
-// is meant for the topics of a configuration.
+// of an existing topic stays as it is. It is meant for the topics of a
+// configuration.
 //
 // Errors: *protocol.Error of code InvalidParameter for an illegal name, a
 // system topic or a config out of range; what the save returned.
@@ -169,9 +169,6 @@ func (t *Table) Ensure(now time.Time, configs ...protocol.TopicConfig) (changed 
 	s := t.state.Load().clone()
 	var put []*topic
 	for _, c := range configs {
-		if c.Perm == 0 {
-			c.Perm = readWrite
-		}
 		if old := s.find(c.Name); old != nil {
 			grown := old.config
 			grown.ReadQueues = max(grown.ReadQueues, c.ReadQueues)
@@ -230,7 +227,7 @@ func (t *Table) AutoCreate(now time.Time, name, defaultTopic string, clientQueue
 	if err := checkName(name); err != nil {
 		return protocol.TopicConfig{}, false, err
 	}
-	if strings.HasPrefix(name, systemPrefix) || message.IsNotSendable(name) {
+	if strings.HasPrefix(name, message.SystemTopicPrefix) || message.IsNotSendable(name) {
 		return protocol.TopicConfig{}, false, protocol.Errorf(protocol.NoPermission,
 			"topic[%s] is reserved for the system, sends do not make it; send to another topic", name)
 	}
@@ -247,7 +244,7 @@ func (t *Table) AutoCreate(now time.Time, name, defaultTopic string, clientQueue
 			Name: name, ReadQueues: n, WriteQueues: n,
 			Perm: template.config.Perm &^ protocol.PermInherit, SysFlag: template.config.SysFlag,
 		}
-	} else if !strings.HasPrefix(name, message.RetryPrefix) {
+	} else if !message.IsRetryTopic(name) {
 		why := fmt.Sprintf("its template %q is not one", defaultTopic)
 		if !t.o.AutoCreate {
 			why = "topics are not made by sends here"
