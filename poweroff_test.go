@@ -161,3 +161,39 @@ func TestPowerOffIsRefusedWhereNothingIsSynced(t *testing.T) {
 		require.ErrorIs(t, c.PowerOff("broker-a", 0), pocketmq.ErrClosed)
 	})
 }
+
+// An fsync that takes longer than FlushTimeout is no failure: the message is
+// stored, once, and the producer is told that it may not be durable yet. It is
+// not in virtual time, in which an fsync takes none.
+func TestASlowFsyncIsToldApartFromAFailedOne(t *testing.T) {
+	t.Parallel()
+	c := run(t, pocketmq.ClusterConfig{
+		Dir: t.TempDir(), Topics: map[string]int{"T": 1}, Groups: syncFlush(), Timings: pocketmq.Timings{FlushTimeout: time.Nanosecond},
+	})
+	p := producer(t, c, pocketmq.ProducerConfig{})
+	q := queue("T", "broker-a", 0)
+	slow, n := 0, 0
+	for ; slow < 3 && n < 5000; n++ {
+		res, err := p.SendTo(t.Context(), q, text("T", "message %03d", n))
+		require.NotNil(t, res)
+		require.Equal(t, int64(n), res.QueueOffset)
+		if err != nil {
+			require.ErrorIs(t, err, pocketmq.ErrFlushDiskTimeout)
+			require.Equal(t, pocketmq.SendFlushDiskTimeout, res.Status)
+			slow++
+		}
+	}
+	if slow == 0 {
+		t.Skip("a disk whose fsync takes no time")
+	}
+	st := c.Broker("broker-a", 0).Status()
+	assert.NoError(t, st.Err)
+	assert.True(t, st.Writable)
+	want := numbered(0, n)
+	assert.Equal(t, want, bodiesOf(queueContent(t, c, q)))
+	check(t, c)
+	require.NoError(t, c.PowerOff("broker-a", 0))
+	require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
+	left := bodiesOf(queueContent(t, c, q))
+	assert.Equal(t, want[:len(left)], left)
+}

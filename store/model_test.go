@@ -63,9 +63,11 @@ func TestModelOfRandomUseAndCrashes(t *testing.T) {
 			case n < 94:
 				mustClose(t, m.s)
 				m.reopen()
-			case n < 97:
+			case n < 96:
 				mustKill(t, m.s)
 				m.reopen()
+			case n < 98 && !cfg.Throwaway:
+				m.powerOff()
 			default:
 				m.crash()
 			}
@@ -191,6 +193,18 @@ func (m *model) crash() {
 			require.NoError(m.t, os.RemoveAll(filepath.Join(cfg.Dir, name)))
 		}
 	}
+	m.survive()
+}
+
+// powerOff takes what was not synced.
+func (m *model) powerOff() {
+	m.synced = max(m.synced, int(m.s.log.proven.Load()))
+	require.NoError(m.t, m.s.PowerOff())
+	m.survive()
+}
+
+// survive opens the folder again and takes what has not survived out of the model.
+func (m *model) survive() {
 	m.s = mustOpen(m.t, m.cfg)
 	require.NoError(m.t, m.s.Err())
 	written := int(m.s.Positions().Written)
