@@ -374,6 +374,9 @@ func TestACrashAtAnySyncLosesNothingThatWasPromised(t *testing.T) {
 			require.Greater(t, len(points), 50)
 			cfg := Config{Cluster: "c", Broker: "broker-a", FileSize: MinFileSize, Retention: -1}
 			for i, p := range points {
+				if strings.HasPrefix(p.what, "after") && crashRounds(t) <= 3 {
+					continue // little has changed until before the next one
+				}
 				p.what = fmt.Sprintf("point %d of %d, %s", i, len(points), p.what)
 				p.verify(t, cfg, copyDir(t, p.dir), "everything left")
 				p.verify(t, cfg, p.lose(t, nil), "the least left")

@@ -31,8 +31,8 @@ func twoFiles(t *testing.T, cfg Config, end func(*testing.T, *Store)) (want []st
 	t.Helper()
 	s := mustOpen(t, cfg)
 	for len(segments(t, cfg.Dir)) < 2 {
-		want = append(want, numbered(fmt.Sprintf("m%d-", len(want)), 10)...)
-		put(t, s, "T", 0, want[len(want)-10:]...)
+		want = append(want, fmt.Sprint("m", len(want)))
+		put(t, s, "T", 0, want[len(want)-1])
 	}
 	for i := range 3 {
 		want = append(want, fmt.Sprint("last", i))
