@@ -92,6 +92,9 @@ var allowedImports = map[string]map[string]string{
 		".":     "it runs clusters",
 		"store": "the folder of a killed broker is opened again for Check",
 	},
+	"cmd/pocketmq": {
+		"store": "it looks into data folders, and salvages them",
+	},
 	"examples/quickstart": {
 		".": "an example uses what a user would",
 	},

@@ -26,11 +26,11 @@ type queueTracker struct {
 
 // trackedQueue is what the readable records say about a queue.
 type trackedQueue struct {
-	min, next   int64 // offsets [min, next)
-	first, last int64 // positions of its first and last entry
-	records     int64
-	voids       int64 // lost entries
-	missing     int64 // offsets in gaps
+	min, next int64 // offsets [min, next)
+	last      int64 // position of its last entry
+	records   int64
+	voids     int64 // lost entries
+	missing   int64 // offsets in gaps
 }
 
 // gap is a number of records of a queue that are missing: offsets [from, to),
@@ -41,21 +41,32 @@ type gap struct {
 	after, before int64
 }
 
+// start tells of queues that begin behind the records there are.
+func (t *queueTracker) start(starts []queueStart) {
+	for _, st := range starts {
+		t.add(st.key, &trackedQueue{min: st.next, next: st.next})
+	}
+}
+
+func (t *queueTracker) add(key QueueID, q *trackedQueue) {
+	if t.queues == nil {
+		t.queues = make(map[QueueID]*trackedQueue)
+	}
+	t.queues[key] = q
+	t.order = append(t.order, key)
+}
+
 func (t *queueTracker) see(position int64, s slot) {
 	if s.silent {
 		return
 	}
-	if t.queues == nil {
-		t.queues = make(map[QueueID]*trackedQueue)
-	}
 	q := t.queues[s.key]
 	if q == nil {
-		q = &trackedQueue{first: position}
+		q = &trackedQueue{}
 		if t.trimmed {
 			q.min, q.next = s.offset, s.offset
 		}
-		t.queues[s.key] = q
-		t.order = append(t.order, s.key)
+		t.add(s.key, q)
 	}
 	switch {
 	case s.offset < q.next:

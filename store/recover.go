@@ -132,7 +132,7 @@ func (s *Store) beginning(cp *checkpoint) (r recovery, at beginning, err error) 
 }
 
 func (s *Store) setDamage(path string, position int64, reason string) {
-	s.damage = fmt.Errorf("store: %w: commit log file %s is damaged at position %d: %s; records below it can be read; restore the file from a copy or salvage what is behind it",
+	s.damage = fmt.Errorf("store: %w: commit log file %s is damaged at position %d: %s; records below it can be read; restore the file from a copy, or stop the broker and keep what can be read with pocketmq inspect --salvage",
 		ErrReadOnly, path, position, reason)
 	s.cfg.Logger.Error("store: opened read-only", "dir", s.cfg.Dir, "err", s.damage)
 }

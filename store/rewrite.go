@@ -51,7 +51,8 @@ type fileChange struct {
 func (w *rewriter) run() error {
 	s := w.survey
 	at := s.first
-	w.known = at == 1
+	w.bytes, w.like.epoch = s.bytes, s.epoch
+	w.known = at == 1 || s.bytes > 0
 	for i := range s.files {
 		f := &s.files[i]
 		if f.base > at {
@@ -103,7 +104,7 @@ func (w *rewriter) file(i int) error {
 	header := f.header
 	if f.headerSize == 0 {
 		header = w.newHeader(f.base)
-		if i == 0 && f.base > 1 {
+		if !w.known {
 			header.bytes = max(0, w.bytesBefore(1)-f.size)
 		}
 	}

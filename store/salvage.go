@@ -70,7 +70,12 @@ type SalvagePlan struct {
 	// way gives out their offsets again.
 	Queues   []QueueGap `json:"queues"`
 	Unplaced int64      `json:"unplaced"`
+	// First is where the log begins, if the file that tells, commitlog/first, is
+	// damaged and written anew; else 0. The offsets of queues of which no record is
+	// left are not known then, and begin at 0 again.
+	First int64 `json:"first"`
 
+	mark       *firstMark // to be written; nil when the one there is stays
 	survey     *survey
 	places     map[int64]place
 	now        int64 // milliseconds, stamped into lost entries
@@ -87,7 +92,7 @@ type seenFile struct {
 
 // Empty reports whether there is nothing to salvage: every record up to the end
 // of the log, or up to a torn end that the next open will cut, can be read.
-func (p *SalvagePlan) Empty() bool { return len(p.Files) == 0 }
+func (p *SalvagePlan) Empty() bool { return len(p.Files) == 0 && p.First == 0 }
 
 // PlanSalvage reads the whole log of a data folder that no store has open, and
 // plans how to make it one that can be opened and written again when records
@@ -113,7 +118,7 @@ func PlanSalvage(ctx context.Context, dir string) (_ *SalvagePlan, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := surveyLog(ctx, f.log.dir, &f.recovery)
+	s, err := f.survey(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +135,16 @@ func planSalvage(f *folder, s *survey) (*SalvagePlan, error) {
 		return nil, err
 	}
 	p.seen = seen
+	switch {
+	case s.unmarked:
+		p.First = s.first
+		p.mark = &firstMark{position: s.first, bytes: max(0, s.files[0].header.bytes), epoch: s.files[0].header.epoch}
+	case f.beginning.again: // the checkpoint tells, and is about to be replaced
+		p.mark = &firstMark{position: s.first, queues: f.beginning.queues}
+		if len(s.files) > 0 {
+			p.mark.bytes, p.mark.epoch = s.files[0].header.bytes, s.files[0].header.epoch
+		}
+	}
 	var lost []span
 	if err := p.rewriter(func(c fileChange, content []byte) error {
 		lost = append(lost, c.lost...)
@@ -210,7 +225,7 @@ func (f *folder) hints(cp *checkpoint, lost []span) (hints []hint, exact int64) 
 	exact = cp.position
 	stamped := x.stamped(cp.extents)
 	for i, st := range cp.queues {
-		v := view{id: uint32(i), base: st.base, blocks: st.blocks, tail: st.tail}
+		v := view{id: uint32(i), base: st.base, blocks: st.blocks, tail: st.tail, min: st.min}
 		if !stamped && len(v.blocks) > 0 {
 			v.base, v.blocks, exact = v.tailBase(), nil, 0
 		}
@@ -306,7 +321,7 @@ func (p *SalvagePlan) describe() error {
 	if err != nil {
 		return err
 	}
-	if !needed {
+	if !needed && p.First == 0 {
 		p.Files = []SalvagedFile{}
 	}
 	for i := range p.survey.files {
@@ -369,7 +384,7 @@ func (p *SalvagePlan) change(c fileChange, content []byte) SalvagedFile {
 
 // seeFiles notes how everything is that a plan depends on.
 func seeFiles(dir string, s *survey) ([]seenFile, error) {
-	paths := []string{filepath.Join(dir, formatName), filepath.Join(dir, checkpointName)}
+	paths := []string{filepath.Join(dir, formatName), filepath.Join(dir, checkpointName), filepath.Join(s.dir, firstName)}
 	r := recovery{}
 	c := commitLog{dir: s.dir}
 	if err := c.list(&r); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -447,8 +462,9 @@ func (p *SalvagePlan) apply(ctx context.Context, disk syncer) (_ string, err err
 // that can be planned again:
 //
 //  1. stage the new files in the salvage's folder, and copy the old ones there;
-//  2. replace the checkpoint by one without queues, which would point at
-//     records that become lost entries; what it proves stays;
+//  2. write commitlog/first if it is damaged, and replace the checkpoint by one
+//     without queues, which would point at records that become lost entries; what
+//     it proves stays;
 //  3. put the new files in place, one rename each;
 //  4. write the report, which marks the salvage as finished.
 type salvager struct {
@@ -474,6 +490,11 @@ func (w *salvager) run(ctx context.Context) error {
 	}
 	if err := w.backUp(); err != nil {
 		return err
+	}
+	if m := w.plan.mark; m != nil {
+		if err := errors.Join(w.disk.makeDir(w.plan.survey.dir), m.save(w.plan.survey.dir, w.disk)); err != nil {
+			return err
+		}
 	}
 	if err := w.dropQueues(); err != nil {
 		return err
@@ -542,6 +563,17 @@ func (w *salvager) write(path string, content []byte) error {
 // backUp copies what will change into the salvage's folder.
 func (w *salvager) backUp() error {
 	copies := filepath.Join(w.dir, commitLogName)
+	if w.plan.mark != nil {
+		if err := w.disk.makeDir(copies); err != nil {
+			return err
+		}
+		if err := w.copyFile(filepath.Join(w.plan.survey.dir, firstName), filepath.Join(copies, firstName)); err != nil {
+			return err
+		}
+		if err := w.disk.dir(copies); err != nil {
+			return err
+		}
+	}
 	for _, c := range w.changes {
 		if c.from == nil {
 			continue

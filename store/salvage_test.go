@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -92,22 +94,26 @@ func requireSalvaged(t *testing.T, cfg Config, all map[int64]wrote, lost map[int
 	require.NoError(t, s.Err())
 	require.NoError(t, s.Check(t.Context()))
 	kept := make(map[QueueID][]wrote)
-	ends := make(map[QueueID]int64)
-	for p := int64(1); p <= int64(len(all)); p++ {
-		w := all[p]
-		if !w.silent {
-			ends[w.key] = w.offset + 1
-		}
-		if lost[p] {
-			continue
-		}
-		if !w.silent {
+	ends := endsOf(all)
+	hurt := make(map[QueueID]bool)
+	for _, p := range slices.Sorted(maps.Keys(all)) {
+		switch w := all[p]; {
+		case w.silent:
+		case lost[p]:
+			hurt[w.key] = true
+		default:
 			kept[w.key] = append(kept[w.key], w)
 		}
 	}
+	for key, end := range ends {
+		if !hurt[key] && len(kept[key]) > 0 {
+			require.Equal(t, end, s.MaxOffset(key.Topic, key.ID))
+		}
+		require.LessOrEqual(t, s.MaxOffset(key.Topic, key.ID), end)
+	}
 	for key, want := range kept {
 		var got []wrote
-		next := int64(0)
+		next := s.MinOffset(key.Topic, key.ID)
 		for {
 			res, err := s.Get(GetRequest{Topic: key.Topic, QueueID: key.ID, Offset: next, MaxMessages: 7})
 			require.NoError(t, err)
@@ -129,6 +135,25 @@ func requireSalvaged(t *testing.T, cfg Config, all map[int64]wrote, lost map[int
 		require.LessOrEqual(t, next, ends[key])
 	}
 	return s
+}
+
+// forget deletes old files, and takes their records out of all.
+func forget(t *testing.T, cfg Config, rng *rand.Rand, all map[int64]wrote) bool {
+	s := mustOpen(t, cfg)
+	files := s.segmentsNow()
+	first := files[rng.IntN(len(files))]
+	require.NoError(t, s.trim(first))
+	ends := endsOf(all)
+	for p := range all {
+		if p < first.base {
+			delete(all, p)
+		}
+	}
+	for key, end := range ends {
+		require.Equal(t, end, s.MaxOffset(key.Topic, key.ID))
+	}
+	mustClose(t, s)
+	return first.base > 1
 }
 
 func closeStore(t *testing.T, s *Store) { mustClose(t, s) }
@@ -196,62 +221,61 @@ func TestSalvageKeepsEveryRecordThatCanBeRead(t *testing.T) {
 	} {
 		for file := range paths {
 			t.Run(fmt.Sprintf("%s/file %d", name, file), func(t *testing.T) {
-				for _, withQueues := range []bool{true, false} {
-					cfg := cfg
-					cfg.Dir = copyDir(t, cfg.Dir)
-					paths := segments(t, cfg.Dir)
-					path := paths[file]
-					base, last := baseOf(t, path), int64(len(all))
-					if file+1 < len(paths) {
-						last = baseOf(t, paths[file+1]) - 1
-					}
-					entries := entriesOf(t, path)
-					if len(entries) < 12 {
-						t.Skip("the last file is short") // it has one record
-					}
-					before := readAll(t, cfg.Dir)
-					row.damage(t, path, entries)
-					if !withQueues {
-						require.NoError(t, os.RemoveAll(filepath.Join(cfg.Dir, queuesName)))
-						dropPositions(t, cfg.Dir)
-					}
-					damaged := readAll(t, cfg.Dir)
-					want := row.lost(base, last)
-
-					p, err := PlanSalvage(t.Context(), cfg.Dir)
-					require.NoError(t, err)
-					assert.Equal(t, damaged, readAll(t, cfg.Dir), "a plan changes nothing")
-					assert.Equal(t, want, p.Lost)
-					assert.Equal(t, int64(len(all))-p.LostRecords, p.Kept)
-					folder, err := p.Apply(t.Context())
-					require.NoError(t, err)
-
-					after := readAll(t, cfg.Dir)
-					sizes := 0
-					for at, content := range before {
-						sizes += len(content)
-						if at != path && string(content) != string(after[at]) {
-							t.Errorf("%s has changed, which was not damaged", at)
-						}
-					}
-					for _, content := range after {
-						sizes -= len(content)
-					}
-					assert.Zero(t, sizes, "the sizes that the headers behind tell are still true")
-					if old, ok := damaged[path]; ok && string(old) != string(after[path]) {
-						copied, err := os.ReadFile(filepath.Join(folder, commitLogName, filepath.Base(filepath.Dir(path)), segmentName))
-						require.NoError(t, err)
-						assert.Equal(t, old, copied)
-					}
-					again, err := PlanSalvage(t.Context(), cfg.Dir)
-					require.NoError(t, err)
-					assert.True(t, again.Empty())
-					s := requireSalvaged(t, cfg, all, positionsOf(p.Lost))
-					a := put(t, s, "topic-0", 0, "new")
-					assert.Equal(t, int64(len(all))+1, a.Position)
-					mustClose(t, s)
-					mustClose(t, mustOpen(t, cfg))
+				withQueues := file%2 == 0
+				cfg := cfg
+				cfg.Dir = copyDir(t, cfg.Dir)
+				paths := segments(t, cfg.Dir)
+				path := paths[file]
+				base, last := baseOf(t, path), int64(len(all))
+				if file+1 < len(paths) {
+					last = baseOf(t, paths[file+1]) - 1
 				}
+				entries := entriesOf(t, path)
+				if len(entries) < 12 {
+					t.Skip("the last file is short") // it has one record
+				}
+				before := readAll(t, cfg.Dir)
+				row.damage(t, path, entries)
+				if !withQueues {
+					require.NoError(t, os.RemoveAll(filepath.Join(cfg.Dir, queuesName)))
+					dropPositions(t, cfg.Dir)
+				}
+				damaged := readAll(t, cfg.Dir)
+				want := row.lost(base, last)
+
+				p, err := PlanSalvage(t.Context(), cfg.Dir)
+				require.NoError(t, err)
+				assert.Equal(t, damaged, readAll(t, cfg.Dir), "a plan changes nothing")
+				assert.Equal(t, want, p.Lost)
+				assert.Equal(t, int64(len(all))-p.LostRecords, p.Kept)
+				folder, err := p.Apply(t.Context())
+				require.NoError(t, err)
+
+				after := readAll(t, cfg.Dir)
+				sizes := 0
+				for at, content := range before {
+					sizes += len(content)
+					if at != path && string(content) != string(after[at]) {
+						t.Errorf("%s has changed, which was not damaged", at)
+					}
+				}
+				for _, content := range after {
+					sizes -= len(content)
+				}
+				assert.Zero(t, sizes, "the sizes that the headers behind tell are still true")
+				if old, ok := damaged[path]; ok && string(old) != string(after[path]) {
+					copied, err := os.ReadFile(filepath.Join(folder, commitLogName, filepath.Base(filepath.Dir(path)), segmentName))
+					require.NoError(t, err)
+					assert.Equal(t, old, copied)
+				}
+				again, err := PlanSalvage(t.Context(), cfg.Dir)
+				require.NoError(t, err)
+				assert.True(t, again.Empty())
+				s := requireSalvaged(t, cfg, all, positionsOf(p.Lost))
+				a := put(t, s, "topic-0", 0, "new")
+				assert.Equal(t, int64(len(all))+1, a.Position)
+				mustClose(t, s)
+				mustClose(t, mustOpen(t, cfg))
 			})
 		}
 	}
@@ -284,7 +308,7 @@ func TestSalvageOfSeveralFilesStoppedAnywhereIsCompletedByTheNext(t *testing.T) 
 	lost := positionsOf(plan.Lost)
 
 	for n := 0; ; n++ {
-		stop, power := n/2, n%2 == 1 // a kill, or a loss of power
+		stop, power := n, n%2 == 1 // a kill, or a loss of power
 		cfg := cfg
 		cfg.Dir = copyDir(t, cfg.Dir)
 		p, err := PlanSalvage(t.Context(), cfg.Dir)
@@ -410,8 +434,15 @@ func TestSalvageOfRandomDamage(t *testing.T) {
 			all[int64(n)] = wrote{key: QueueID{"topic-0", 0}, offset: s.MaxOffset("topic-0", 0) - 1, body: "proof"}
 		}
 		mustClose(t, s)
+		trimmed := rng.IntN(2) == 0
+		if trimmed { // queues may be left without a record
+			trimmed = forget(t, cfg, rng, all)
+		}
 		lost := make(map[int64]bool)
 		for range 1 + rng.IntN(3) {
+			if trimmed && rng.IntN(4) == 0 {
+				overwrite(t, filepath.Join(cfg.Dir, commitLogName, firstName), 10, []byte("xxx"))
+			}
 			for range 1 + rng.IntN(4) {
 				paths := segments(t, cfg.Dir)
 				path := paths[rng.IntN(len(paths))]
@@ -431,7 +462,7 @@ func TestSalvageOfRandomDamage(t *testing.T) {
 					break
 				}
 			}
-			if rng.IntN(3) == 0 {
+			if cp, err := loadCheckpoint(cfg.Dir); err == nil && cp != nil && rng.IntN(3) == 0 {
 				dropPositions(t, cfg.Dir)
 			}
 			p, err := PlanSalvage(t.Context(), cfg.Dir)
@@ -440,6 +471,11 @@ func TestSalvageOfRandomDamage(t *testing.T) {
 			require.NoError(t, err)
 			for at := range positionsOf(p.Lost) {
 				lost[at] = true
+			}
+			for at := range all {
+				if at < p.First { // the first file and the mark of the beginning both gone
+					delete(all, at)
+				}
 			}
 			mustClose(t, requireSalvaged(t, cfg, all, lost))
 			if len(segments(t, cfg.Dir)) == 0 {
@@ -516,6 +552,63 @@ func TestSalvageRescuesReadableRecordsBehindATornOne(t *testing.T) {
 	require.NoError(t, s.Err())
 	assert.Zero(t, s.Cut())
 	assert.Equal(t, int64(5), s.MaxOffset("T", 0))
+	mustClose(t, s)
+}
+
+func TestSalvageOfALogWhoseBeginningIsNotKnown(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	someQueues(t, cfg, 4, closeStore)
+	s := mustOpen(t, cfg)
+	first := s.segmentsNow()[2].base
+	require.NoError(t, s.trim(s.segmentsNow()[2]))
+	mustClose(t, s)
+	dropPositions(t, cfg.Dir)
+	mark := filepath.Join(cfg.Dir, commitLogName, firstName)
+	overwrite(t, mark, 10, []byte("xxx"))
+	damaged, err := os.ReadFile(mark)
+	require.NoError(t, err)
+	in, err := Inspect(t.Context(), cfg.Dir)
+	require.NoError(t, err)
+	assert.Equal(t, []FindingKind{FindingBeginning}, kinds(in))
+	assert.Equal(t, OpensReadOnly, in.Opens)
+	requireForeseen(t, cfg, cfg.Dir, in)
+
+	require.NotNil(t, in.Salvage)
+	assert.Equal(t, first, in.Salvage.First)
+	assert.Empty(t, in.Salvage.Files)
+	folder, err := in.Salvage.Apply(t.Context())
+	require.NoError(t, err)
+	copied, err := os.ReadFile(filepath.Join(folder, commitLogName, firstName))
+	require.NoError(t, err)
+	assert.Equal(t, damaged, copied)
+	s = mustOpen(t, cfg)
+	require.NoError(t, s.Err())
+	assert.Equal(t, first, s.Positions().Min)
+	mustClose(t, s)
+}
+
+func TestSalvageKeepsWhatOnlyTheCheckpointTellsOfTheBeginning(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	s := mustOpen(t, cfg)
+	put(t, s, "gone", 0, "g0", "g1")
+	putMany(t, s, "T", 0, 60)
+	files := s.segmentsNow()
+	require.NoError(t, s.Sync(t.Context()))
+	mustClose(t, s)
+	s = mustOpen(t, cfg)
+	require.NoError(t, s.trim(s.segmentsNow()[1]))
+	mustClose(t, s)
+	require.NoError(t, os.Remove(filepath.Join(cfg.Dir, commitLogName, firstName)))
+	path := segments(t, cfg.Dir)[0]
+	require.Equal(t, files[1].path, path)
+	flip(t, path, 300)
+	mustSalvage(t, cfg.Dir)
+	s = mustOpen(t, cfg)
+	require.NoError(t, s.Err())
+	assert.Equal(t, files[1].base, s.Positions().Min)
+	assert.Equal(t, int64(2), put(t, s, "gone", 0, "g2").QueueOffset)
 	mustClose(t, s)
 }
 

@@ -17,12 +17,16 @@ import (
 
 // survey is a log as it lies on disk.
 type survey struct {
-	dir    string // of the log
-	first  int64  // position at which the log must begin
-	synced int64  // proven: by the checkpoint, by any header, by any entry
-	files  []surveyedFile
-	queues queueTracker
-	time   int64 // store time of the last entry seen, milliseconds
+	dir   string // of the log
+	first int64  // position at which the log must begin
+	// bytes and epoch are of the files that were before it; bytes is 0 when that
+	// is not known.
+	bytes, epoch int64
+	unmarked     bool  // nothing tells where the log begins: first is where it does
+	synced       int64 // proven: by the checkpoint, by any header, by any entry
+	files        []surveyedFile
+	queues       queueTracker
+	time         int64 // store time of the last entry seen, milliseconds
 }
 
 // surveyedFile is one file of the log.
@@ -67,28 +71,26 @@ func (s *survey) end(i int) int64 {
 	return max(s.files[i].next, s.synced+1)
 }
 
-// surveyLog reads a log. r holds its files and where it must begin.
-func surveyLog(ctx context.Context, dir string, r *recovery) (*survey, error) {
-	s := &survey{dir: dir, first: r.first, synced: r.synced}
-	s.queues.trimmed = r.first > 1
-	for i := range r.files {
-		f := &r.files[i]
+// read reads the files of the log.
+func (s *survey) read(ctx context.Context, files []foundFile) error {
+	for i := range files {
+		f := &files[i]
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return err
 		}
 		limit := int64(math.MaxInt64)
-		if i+1 < len(r.files) {
-			limit = r.files[i+1].base - 1
+		if i+1 < len(files) {
+			limit = files[i+1].base - 1
 		}
 		data, unread, err := readDamaged(f.path, f.size)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
+			return err
 		}
 		found := surveyFile(data, f.path, f.base, limit, s)
 		found.size, found.unread = f.size, unread
 		s.files = append(s.files, found)
 	}
-	return s, nil
+	return nil
 }
 
 // surveyFile reads the entries of one file, whose positions are base up to
@@ -211,32 +213,26 @@ func readPages(r io.ReaderAt, size int64) (data []byte, unread int) {
 	return data, unread
 }
 
-// lookAt opens the parts of a data folder for reading only: who it belongs to,
-// its checkpoint, the files of its log with their headers, and what an open
-// would find wrong first.
+// folder is a data folder that is only looked at: who it belongs to, its
+// checkpoint, the files of its log with their headers, and what an open would
+// find wrong first.
 type folder struct {
 	dir        string
 	identity   identity
 	checkpoint *checkpoint // nil: there is no usable one
-	log        commitLog   // for its folder and its way to find files
-	recovery   recovery    // examined
+	log        commitLog   // for its folder, its origin and its way to find files
+	beginning  beginning
+	recovery   recovery // examined
 }
 
 func lookAt(dir string) (*folder, error) {
 	dir = filepath.Clean(dir)
-	info, err := os.Stat(dir)
-	if err != nil {
-		return nil, fmt.Errorf("store: look at %s: %w; name a broker's data folder", dir, err)
-	}
-	if !info.IsDir() {
-		return nil, fmt.Errorf("store: %s is a file; name a broker's data folder: %w", dir, ErrNotAStore)
+	if _, err := os.Stat(filepath.Join(dir, formatName)); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("store: folder %s has no %s file, so it is not a broker's data folder; name one, such as the folder of a broker within that of a cluster: %w", dir, formatName, ErrNotAStore)
 	}
 	id, err := readIdentity(dir)
 	if err != nil {
 		return nil, err
-	}
-	if id == nil {
-		return nil, fmt.Errorf("store: folder %s has no %s file, so it is not a broker's data folder; name one, or the folder in it that has that file: %w", dir, formatName, ErrNotAStore)
 	}
 	f := &folder{dir: dir, identity: *id}
 	f.log.dir, f.log.disk = filepath.Join(dir, commitLogName), durable()
@@ -249,10 +245,13 @@ func lookAt(dir string) (*folder, error) {
 // examine lists the log and runs recovery over it, up to where it would begin to
 // change something.
 func (f *folder) examine() error {
-	r := recovery{first: 1}
-	if cp := f.checkpoint; cp != nil {
-		r.first, r.synced = max(1, cp.min), cp.synced
+	s := Store{}
+	s.log.dir = f.log.dir
+	r, at, err := s.beginning(f.checkpoint)
+	if err != nil {
+		return fmt.Errorf("store: read %s: %w", firstName, err)
 	}
+	f.beginning, f.log.origin = at, s.log.origin
 	if err := f.log.list(&r); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("store: list %s: %w", f.log.dir, err)
 	}
@@ -263,10 +262,31 @@ func (f *folder) examine() error {
 	return nil
 }
 
+// survey reads the log. When it is not known where the log begins, it begins
+// with the first file there is.
+func (f *folder) survey(ctx context.Context) (*survey, error) {
+	r := f.recovery
+	s := &survey{dir: f.log.dir, first: r.first, synced: r.synced, bytes: f.log.origin.bytes, epoch: f.log.origin.epoch}
+	if r.lost != "" && len(r.files) > 0 && r.files[0].base > r.first {
+		s.first, s.unmarked = r.files[0].base, true
+		s.synced = max(s.synced, s.first-1) // nothing is deleted before
+	}
+	s.queues.trimmed = s.first > 1
+	s.queues.start(f.beginning.queues)
+	return s, s.read(ctx, r.files)
+}
+
 // borrow takes the lock of a folder if it has a lock file, so that no store
 // opens it meanwhile. A copy without that file is looked at as it is. release
 // gives the lock back.
 func borrow(dir string) (release func() error, err error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("store: look at %s: %w; name a broker's data folder", dir, err)
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("store: %s is a file; name a broker's data folder: %w", dir, ErrNotAStore)
+	}
 	lock, err := lockExisting(filepath.Join(dir, lockName))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
