@@ -21,7 +21,9 @@ type Batch struct {
 	buf     []byte // headroom and record, in turn
 	records []batchRecord
 	bytes   int
-	silent  int // records that get no queue offset
+	hashes  []uint32 // of the keys of all records
+	prefix  uint32   // topicHash of topic
+	silent  int      // records that get no queue offset
 
 	// Set by Append, under Store.mu.
 	queue     *queue
@@ -34,6 +36,7 @@ type Batch struct {
 type batchRecord struct {
 	at, size int
 	tags     int64
+	keys     int // hashes
 	silent   bool
 }
 
@@ -57,7 +60,7 @@ func (b *Batch) Add(r *message.Record) error {
 	case r.QueueID < 0:
 		return fmt.Errorf("store: queue id %d of topic %q is negative: %w", r.QueueID, r.Topic, ErrBadBatch)
 	case len(b.records) == 0:
-		b.topic, b.queueID = r.Topic, r.QueueID
+		b.topic, b.queueID, b.prefix = r.Topic, r.QueueID, topicHash(r.Topic)
 	case b.queueID != r.QueueID || b.topic != r.Topic:
 		return fmt.Errorf("store: a record of topic %q queue %d in a batch of topic %q queue %d; use one batch per queue: %w",
 			r.Topic, r.QueueID, b.topic, b.queueID, ErrBadBatch)
@@ -75,7 +78,10 @@ func (b *Batch) Add(r *message.Record) error {
 	if rec.silent {
 		b.silent++
 	} else {
-		rec.tags = message.View(buf[at:]).TagsCode()
+		x := indexedOf(r.Properties)
+		before := len(b.hashes)
+		b.hashes = x.appendHashes(b.hashes, b.prefix)
+		rec.tags, rec.keys = x.tags, len(b.hashes)-before
 	}
 	b.records = append(b.records, rec)
 	b.bytes += rec.size
@@ -98,7 +104,7 @@ func (b *Batch) Bytes() int { return b.bytes }
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
 	b.topic, b.queue = "", nil
-	b.buf, b.records = b.buf[:0], b.records[:0]
+	b.buf, b.records, b.hashes = b.buf[:0], b.records[:0], b.hashes[:0]
 	b.bytes, b.silent = 0, 0
 }
 

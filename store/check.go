@@ -12,13 +12,15 @@ import (
 // maxProblems bounds what one Check reports.
 const maxProblems = 20
 
-// checker compares the log with the consume queues.
+// checker compares the log with the consume queues and the key index.
 type checker struct {
 	s        *Store
 	ctx      context.Context
-	end      int64 // last position looked at
+	first    int64 // first and last position looked at
+	end      int64
 	problems []error
 	queues   map[QueueID]*checkedQueue
+	keys     *indexWalk
 }
 
 // checkedQueue is how far a queue has been compared.
@@ -35,12 +37,12 @@ var errEnough = errors.New("too many problems")
 
 // Check verifies everything that is stored up to the moment it begins: the
 // checksum of every entry, dense positions, dense queue offsets, and that each
-// record has exactly the unit that says the same of it. It reads the whole log
-// from disk. A store that was opened read-only has the reason among its
-// problems. It reports up to 20 problems as one error that is [ErrDamaged], or
-// the error of ctx, or [ErrClosed], or, when a file cannot be read for the moment,
-// why. Safe for concurrent use, also with appends; while it runs no old file is
-// deleted.
+// record has exactly the unit, and the key index exactly the entries, that say
+// the same of it. It reads the whole log and the whole index from disk. A store
+// that was opened read-only has the reason among its problems. It reports up to
+// 20 problems as one error that is [ErrDamaged], or the error of ctx, or
+// [ErrClosed], or, when a file cannot be read for the moment, why. Safe for
+// concurrent use, also with appends; while it runs no old file is deleted.
 func (s *Store) Check(ctx context.Context) error {
 	if s.closed.Load() {
 		return ErrClosed
@@ -51,12 +53,18 @@ func (s *Store) Check(ctx context.Context) error {
 	if s.damage != nil {
 		c.problems = append(c.problems, s.damage)
 	}
-	// After end was read, so that every record up to it has its unit in them.
+	c.first = s.log.min()
+	// After end was read, so that every record up to it has its unit and its
+	// entries in them.
+	c.keys = newIndexWalk(s)
 	for _, q := range s.queues.all() {
 		v := q.view()
 		c.queues[q.key] = &checkedQueue{view: v, next: v.min, at: v.min}
 	}
-	err := s.log.scan(s.log.min(), c.end, c.record)
+	err := s.log.scan(c.first, c.end, c.record)
+	if err == nil {
+		err = c.indexRest()
+	}
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -101,6 +109,9 @@ func (c *checker) record(e logEntry) error {
 	}
 	if r.silent {
 		return nil
+	}
+	if err := c.index(e, r); err != nil {
+		return err
 	}
 	key, offset := r.key, r.offset
 	q := c.queues[key]

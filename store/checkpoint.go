@@ -21,7 +21,8 @@ const (
 )
 
 // checkpoint is what is known about the store at one moment: how far the log is
-// synced, and the consume queues as they are after the record at position.
+// synced, and the consume queues and key index as they are after the record at
+// position.
 // Replay of the log goes on from there.
 type checkpoint struct {
 	clean    bool
@@ -31,6 +32,7 @@ type checkpoint struct {
 	queues   []queueState
 	extents  []extentState
 	next     uint32 // number of the next block
+	index    indexState
 }
 
 // queueState is a queue in a checkpoint.
@@ -104,8 +106,8 @@ func (c *checkpointWriter) queue(q queueState) error {
 	return c.put(b)
 }
 
-// finish writes the extents and the checksum over everything.
-func (c *checkpointWriter) finish(extents []extentState, next uint32) error {
+// finish writes the extents, the key index and the checksum over everything.
+func (c *checkpointWriter) finish(extents []extentState, next uint32, index indexState) error {
 	be := binary.BigEndian
 	b := be.AppendUint32(c.buf[:0], uint32(len(extents)))
 	for _, e := range extents {
@@ -115,6 +117,9 @@ func (c *checkpointWriter) finish(extents []extentState, next uint32) error {
 	}
 	b = be.AppendUint32(b, next)
 	if err := c.put(b); err != nil {
+		return err
+	}
+	if err := c.index(index); err != nil {
 		return err
 	}
 	if err := c.w.Flush(); err != nil {
@@ -220,6 +225,7 @@ func parseCheckpoint(b []byte) (cp *checkpoint, ok bool) {
 		cp.extents = append(cp.extents, e)
 	}
 	cp.next = r.u32()
+	cp.index = r.index()
 	return cp, !r.bad && len(r.b) == 0
 }
 
@@ -286,16 +292,16 @@ func (s *Store) checkpointWanted() bool {
 		(min(s.dispatched.Load(), s.log.synced.Load()) > s.checkpointed.Load() || s.log.min() > s.checkpointedMin.Load())
 }
 
-// noteStale makes the next open rebuild the queues, however this store ends, if
-// err says that one of them is damaged.
+// noteStale makes the next open rebuild queues and key index, however this store
+// ends, if err says that one of them is damaged.
 func (s *Store) noteStale(err error) {
-	if errors.Is(err, errQueueDamaged) && !s.stale.Swap(true) {
+	if (errors.Is(err, errQueueDamaged) || errors.Is(err, errIndexDamaged)) && !s.stale.Swap(true) {
 		s.wakeJanitor()
 	}
 }
 
-// dropStale takes the queues out of the checkpoint file when one of them was
-// found damaged. What the file proves of the log stays, also that of a
+// dropStale takes queues and key index out of the checkpoint file when one of
+// them was found damaged. What the file proves of the log stays, also that of a
 // read-only store, which knows less than its file. Only the janitor calls it.
 func (s *Store) dropStale() {
 	if !s.stale.Load() || s.janitor.dropped {
@@ -306,7 +312,7 @@ func (s *Store) dropStale() {
 		err = s.replaceCheckpoint(func(f *os.File) error { return writeProof(f, *cp) })
 	}
 	if err != nil {
-		s.cfg.Logger.Warn("store: a consume queue is damaged, and the checkpoint still refers to it; this is tried again later", "dir", s.cfg.Dir, "err", err)
+		s.cfg.Logger.Warn("store: a consume queue or the key index is damaged, and the checkpoint still refers to it; this is tried again later", "dir", s.cfg.Dir, "err", err)
 		return
 	}
 	s.janitor.dropped = true
@@ -320,23 +326,20 @@ func writeProof(f *os.File, cp checkpoint) error {
 	if err := w.start(&cp, 0); err != nil {
 		return err
 	}
-	return w.finish(nil, 0)
+	return w.finish(nil, 0, indexState{})
 }
 
 // writeCheckpoint replaces the checkpoint file. It covers what is dispatched
 // and synced now. Only the janitor calls it, or whoever closes the store after
 // the janitor has ended.
 func (s *Store) writeCheckpoint(clean bool) error {
-	cp := checkpoint{
-		clean:    clean,
-		synced:   s.log.proven.Load(),
-		position: min(s.dispatched.Load(), s.log.synced.Load()),
-		min:      s.log.min(),
-	}
+	cp := checkpoint{clean: clean, min: s.log.min()}
+	cp.index, cp.position = s.index.stateAt(s.indexUpTo)
+	cp.synced = s.log.proven.Load()
 	covered := cp.position
 	queues := s.queues.all()
 	if s.stale.Load() {
-		cp.position, queues = 0, nil
+		cp.position, cp.index, queues = 0, indexState{}, nil
 	}
 	err := s.replaceCheckpoint(func(f *os.File) error { return s.fillCheckpoint(f, &cp, queues) })
 	if cp.position > 0 && errors.Is(err, errQueueDamaged) {
@@ -398,5 +401,8 @@ func (s *Store) fillCheckpoint(f *os.File, cp *checkpoint, queues []*queue) erro
 	if err != nil {
 		return err
 	}
-	return w.finish(extents, next)
+	if err := s.index.sync(); err != nil {
+		return err
+	}
+	return w.finish(extents, next, cp.index)
 }

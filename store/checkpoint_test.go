@@ -353,7 +353,7 @@ func writeCheckpointTo(t testing.TB, cp *checkpoint) []byte {
 	for _, q := range cp.queues {
 		require.NoError(t, w.queue(q))
 	}
-	require.NoError(t, w.finish(cp.extents, cp.next))
+	require.NoError(t, w.finish(cp.extents, cp.next, cp.index))
 	return buf.Bytes()
 }
 

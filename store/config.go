@@ -70,6 +70,10 @@ type Config struct {
 	// delays every appender: it must be fast, must not block and must not call
 	// Append, Close, Kill, PowerOff or Discard.
 	Arrived func(topic string, queueID int, offset int64, tagsCode int64)
+	// tableEntries and indexBlocks replace the constants of the key index if
+	// they are not 0, so that tests need not write millions of keys.
+	tableEntries, indexBlocks int
+
 	// Fenced, when not nil, is called once when a write or sync error has
 	// fenced the store, from a goroutine of the store and without any lock.
 	// Close, Kill, PowerOff and Discard wait for it, so it must not call them.
@@ -94,6 +98,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.CleanInterval == 0 {
 		c.CleanInterval = DefaultCleanInterval
+	}
+	if c.tableEntries == 0 {
+		c.tableEntries = tableEntries
+	}
+	if c.indexBlocks == 0 {
+		c.indexBlocks = indexBlocks
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -2,11 +2,12 @@ package store
 
 import "errors"
 
-// Dispatch turns records of the log into units of consume queues, in the order
-// of their positions. The leader of a group does it right after the write, so
-// what an append acknowledged can be read at once and nobody hands anything
-// over; replay does the same from a checkpoint's position on. Records reach a
-// queue only through dispatch, whoever drives it and up to whichever position.
+// Dispatch turns records of the log into units of consume queues and entries of
+// the key index, in the order of their positions. The leader of a group does it
+// right after the write, so what an append acknowledged can be read at once and
+// nobody hands anything over; replay does the same from a checkpoint's position
+// on. Records reach a queue only through dispatch, whoever drives it and up to
+// whichever position.
 
 // dispatch puts the unit of one record into its queue and announces it. first
 // allows a queue without units to begin at any offset.
@@ -23,6 +24,7 @@ func (s *Store) dispatch(q *queue, offset int64, u unit, first bool) error {
 func (s *Store) dispatchBatch(b *Batch) error {
 	var errs error
 	offset := b.offset
+	s.indexBatch(b) // first: who is told of a record may look for its keys
 	for i := range b.records {
 		r := &b.records[i]
 		if r.silent {
@@ -45,7 +47,11 @@ func (s *Store) dispatchRecord(e logEntry) error {
 		return err
 	}
 	q := s.queues.make(r.key.Topic, r.key.ID)
-	return s.dispatch(q, r.offset, r.unit, s.log.min() > 1)
+	if err := s.dispatch(q, r.offset, r.unit, s.log.min() > 1); err != nil {
+		return err
+	}
+	s.indexRecord(r, e.record)
+	return nil
 }
 
 // replay dispatches what the log holds behind a position.

@@ -1,6 +1,6 @@
 // Package store is the storage engine of a broker: a commit log that every
-// record is appended to, and consume queues, derived from it, through which the
-// records of one queue are read.
+// record is appended to, and, derived from it, consume queues, through which the
+// records of one queue are read, and an index of keys.
 //
 //	Append -> group commit -> commit log -> dispatch -> consume queues
 //	                              |                         |
@@ -33,6 +33,11 @@
 // A record is found by its position, or by its store time: those of a queue do
 // not decrease, so OffsetByTime is a binary search.
 //
+// The key index leads from the hash of a topic and a key to positions. Entries
+// collect in memory in the order of the log; each 64 Ki of them are sorted by
+// hash and appended to a file as a run, which a query searches with one read.
+// What is found is compared with the record, so a hash never tells a lie.
+//
 // Files whose records are too old, or that make the log too large, are deleted
 // from its front, with what refers to them; Config.Retention and RetentionBytes
 // say when. Positions and offsets go on as if they were there.
@@ -45,7 +50,8 @@
 //	commitlog/next.tmp/ the prepared next one
 //	commitlog/first     where the log begins, once something has been deleted
 //	consumequeue/N      extent files of 64 MiB
-//	checkpoint          how far it is synced, and the queues up to there
+//	index/N             files of the key index of 64 MiB
+//	checkpoint          how far it is synced, and queues and key index up to there
 //	salvage-TIME/       what a salvage has changed, as it was; nothing reads it
 //	config/             the broker's; not touched
 //
@@ -60,5 +66,5 @@
 //
 // # What it does not do
 //
-// It does not look records up by key, or replicate.
+// It does not replicate.
 package store

@@ -51,6 +51,9 @@ var (
 // ends at the first damaged record.
 var errQueueDamaged = fmt.Errorf("%w: consume queue", ErrDamaged)
 
+// errIndexDamaged is the same of the key index.
+var errIndexDamaged = fmt.Errorf("%w: key index", ErrDamaged)
+
 // damagef makes an error for bytes of the commit log that cannot be right.
 func damagef(path string, pos int64, format string, args ...any) error {
 	return fmt.Errorf("%w: commit log file %s, position %d: %s", ErrDamaged, path, pos, fmt.Sprintf(format, args...))

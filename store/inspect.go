@@ -36,6 +36,7 @@ const (
 	FindingStray         FindingKind = "stray"         // a file that does not belong there and keeps the store from opening
 	FindingBeginning     FindingKind = "beginning"     // nothing tells where the log begins
 	FindingQueues        FindingKind = "queues"        // consume queues that do not fit the log, from which they can be rebuilt
+	FindingIndex         FindingKind = "index"         // the same of the key index
 )
 
 // Finding is one thing that is not as it should be, in words for people.
@@ -80,7 +81,7 @@ type InspectedQueue struct {
 type InspectedCheckpoint struct {
 	Clean    bool  `json:"clean"`    // written by a Close
 	Synced   int64 `json:"synced"`   // the log was synced up to here
-	Position int64 `json:"position"` // its queues hold the records up to here; 0: it holds none
+	Position int64 `json:"position"` // its queues and its index hold the records up to here; 0: it holds none
 	Min      int64 `json:"min"`      // first position of the log
 	Queues   int   `json:"queues"`
 	// Usable tells that the next open takes its queues over and reads only what
@@ -157,7 +158,7 @@ type inspector struct {
 
 const (
 	salvageRemedy = "restore the file from a copy, or keep what can be read with inspect --salvage"
-	rebuildRemedy = "remove the file checkpoint in the data folder before the next start, which then rebuilds the consume queues from the log"
+	rebuildRemedy = "remove the file checkpoint in the data folder before the next start, which then rebuilds consume queues and key index from the log"
 )
 
 func (in *inspector) run(ctx context.Context) error {
@@ -346,13 +347,21 @@ func (in *inspector) check(ctx context.Context) error {
 	in.result.Checkpoint = r
 	s := in.folder.readOnly(cp, in.good)
 	defer s.log.handles.close()
-	r.Usable = cp.position > 0 && cp.position >= s.log.min()-1 && cp.position <= in.result.Last && s.extents.stamped(cp.extents)
+	r.Usable = cp.position > 0 && cp.position >= s.log.min()-1 && cp.position <= in.result.Last && s.extents.stamped(cp.extents) &&
+		s.index.show(cp.index, s.log.min())
 	if !r.Usable || s.dispatched.Load() < s.log.min() {
 		return nil
 	}
 	err := s.trimQueues(s.log.min()) // files may have been deleted since
 	if err == nil {
 		err = s.Check(ctx)
+	}
+	if errors.Is(err, errIndexDamaged) {
+		in.find(Finding{
+			Kind: FindingIndex, Path: s.index.dir,
+			Text: fmt.Sprintf("the key index does not fit the log: %v", err), Remedy: rebuildRemedy,
+		})
+		return nil
 	}
 	if errors.Is(err, ErrDamaged) {
 		in.find(Finding{
@@ -371,6 +380,7 @@ func (f *folder) readOnly(cp *checkpoint, good int64) *Store {
 	s := &Store{cfg: Config{Dir: f.dir, Logger: slog.New(slog.DiscardHandler)}}
 	s.log.dir, s.log.disk, s.log.origin = f.log.dir, f.log.disk, f.log.origin
 	s.extents.dir, s.extents.handles = filepath.Join(f.dir, queuesName), &s.log.handles
+	s.index.dir, s.index.handles, s.index.limit = filepath.Join(f.dir, indexName), &s.log.handles, tableEntries
 	files := make([]*logFile, 0, len(f.recovery.files))
 	for i := range f.recovery.files {
 		file := newLogFile(f.log.dir, fileHeader{base: f.recovery.files[i].base})

@@ -136,7 +136,7 @@ func TestInspectNamesEveryKindOfDamage(t *testing.T) {
 					for _, q := range cp.queues {
 						require.NoError(t, w.queue(q))
 					}
-					return w.finish(cp.extents, cp.next)
+					return w.finish(cp.extents, cp.next, cp.index)
 				}))
 			},
 			[]FindingKind{FindingQueues}, OpensClean,

@@ -10,7 +10,7 @@ const DefaultCleanInterval = 10 * time.Second
 
 // janitor is the second goroutine of a store. It does what nobody waits for, so
 // that the flusher has nothing to do but what somebody does wait for: it prepares
-// the next file, writes the checkpoints, and deletes old files. Close, Kill and
+// the next file, writes the key index and the checkpoints, and deletes old files. Close, Kill and
 // Discard end it and wait for it, after the last appender and before the
 // flusher.
 type janitor struct {
@@ -96,6 +96,7 @@ func (s *Store) watching() bool {
 // checkpointDue means that it is time for a checkpoint.
 func (s *Store) tidy(checkpointDue bool) {
 	s.prepareFile()
+	s.writeIndex()
 	s.dropStale()
 	s.retain()
 	if checkpointDue {

@@ -137,9 +137,9 @@ func (s *Store) setDamage(path string, position int64, reason string) {
 	s.cfg.Logger.Error("store: opened read-only", "dir", s.cfg.Dir, "err", s.damage)
 }
 
-// loadQueues takes the queues from the checkpoint and replays the rest of the
-// log; or, when the checkpoint does not fit the log or its files, all of it.
-// starts are the queues that begin behind the records there are.
+// loadQueues takes queues and key index from the checkpoint and replays the
+// rest of the log; or, when the checkpoint does not fit the log or its files, all
+// of it. starts are the queues that begin behind the records there are.
 func (s *Store) loadQueues(cp *checkpoint, starts []queueStart) error {
 	first, end := s.log.min(), s.log.written.Load()
 	// A damaged log ends, for now, where its damage begins. Its queues end there
@@ -150,6 +150,11 @@ func (s *Store) loadQueues(cp *checkpoint, starts []queueStart) error {
 		ok, err := s.extents.load(cp.extents, cp.next)
 		if err != nil {
 			return fmt.Errorf("load consume queues: %w", err)
+		}
+		if ok {
+			if ok, err = s.index.load(cp.index, first); err != nil {
+				return fmt.Errorf("load key index: %w", err)
+			}
 		}
 		if ok {
 			list := make([]*queue, len(cp.queues))
@@ -174,11 +179,14 @@ func (s *Store) loadQueues(cp *checkpoint, starts []queueStart) error {
 			if err == nil || !errors.Is(err, ErrDamaged) {
 				return err
 			}
-			s.cfg.Logger.Warn("store: the checkpoint contradicts the commit log; consume queues are rebuilt", "dir", s.cfg.Dir, "err", err)
+			s.cfg.Logger.Warn("store: the checkpoint contradicts the commit log; consume queues and key index are rebuilt", "dir", s.cfg.Dir, "err", err)
 		}
 	}
 	if err := s.extents.reset(); err != nil {
 		return fmt.Errorf("reset consume queues: %w", err)
+	}
+	if err := s.index.reset(); err != nil {
+		return fmt.Errorf("reset key index: %w", err)
 	}
 	if cp != nil && s.cfg.Throwaway {
 		// The log of a throwaway store may have been cut below what its

@@ -20,6 +20,7 @@ import (
 //	the list of files becomes shorter
 //	the folders of the files are removed; what a crash leaves of them lies
 //	below commitlog/first and is removed by the next open
+//	index files go: a checkpoint that still names them is read without
 //	extent files that no queue refers to any more go after the next checkpoint
 //
 // No step holds Store.mu, and none keeps a lock of a queue while it reads, so
@@ -137,6 +138,9 @@ func (s *Store) trim(file *logFile) error {
 	}
 	s.removeLeftovers()
 	if err := s.extents.retire(s.queues.lowestBlock(s.extents.nextBlock())); err != nil {
+		return err
+	}
+	if err := s.index.trim(file.base); err != nil {
 		return err
 	}
 	if s.cfg.Throwaway {

@@ -18,7 +18,8 @@ import (
 // record that says the same.
 //
 // Locks, in the order in which they are taken: Store.mu, queueTable.mu;
-// queue.mu, extents.mu; logFile.indexMu, handles.mu. flusher.mu is taken alone.
+// queue.mu, extents.mu; logFile.indexMu, handles.mu. flusher.mu and keyIndex.mu
+// are taken alone.
 // Nobody waits for a channel, a timer or user code under any of them.
 type Store struct {
 	cfg     Config
@@ -26,19 +27,22 @@ type Store struct {
 	log     commitLog
 	queues  queueTable
 	extents extents
+	index   keyIndex
 	cut     int
 
 	// live is false while Open replays: nobody is told then.
 	live bool
+	// replayed is for the record that is being replayed.
+	replayed struct{ hashes []uint32 }
 	// dispatched is the position up to which records are in their queues.
 	dispatched atomic.Int64
 	// fenced is why nothing can be written any more since an I/O error.
 	fenced atomic.Pointer[error]
 	// damage is why the store was opened read-only.
 	damage error
-	// stale means that a queue was found damaged: every checkpoint from now on
-	// makes the next open rebuild them all, and the janitor replaces the one
-	// there is at once.
+	// stale means that a queue or the key index was found damaged: every
+	// checkpoint from now on makes the next open rebuild them all, and the
+	// janitor replaces the one there is at once.
 	stale atomic.Bool
 
 	mu struct {
@@ -107,9 +111,12 @@ func open(cfg Config, disk syncer) (_ *Store, err error) {
 	s.log.fileSize, s.log.throwaway, s.log.disk = cfg.FileSize, cfg.Throwaway, disk
 	s.extents.dir = filepath.Join(cfg.Dir, queuesName)
 	s.extents.disk, s.extents.handles = disk, &s.log.handles
+	s.index.dir = filepath.Join(cfg.Dir, indexName)
+	s.index.disk, s.index.handles = disk, &s.log.handles
+	s.index.limit, s.index.fileBlocks = cfg.tableEntries, cfg.indexBlocks
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.log.closeFiles(s.log.closing()), s.extents.close(), unlockFile(lock))
+			err = errors.Join(err, s.log.closeFiles(s.log.closing()), s.extents.close(), s.index.close(), unlockFile(lock))
 		}
 	}()
 	cp, err := loadCheckpoint(cfg.Dir)
@@ -219,7 +226,7 @@ func (s *Store) Close() error {
 		if s.fenced.Load() != nil {
 			closed = nil // known to be broken
 		}
-		return errors.Join(append(errs, closed, s.extents.close())...)
+		return errors.Join(append(errs, closed, s.extents.close(), s.index.close())...)
 	})
 }
 
@@ -234,7 +241,7 @@ func (s *Store) Kill() error {
 		if s.fenced.Load() != nil {
 			closed = nil // known to be broken
 		}
-		return errors.Join(closed, s.extents.close())
+		return errors.Join(closed, s.extents.close(), s.index.close())
 	})
 }
 
@@ -252,7 +259,7 @@ func (s *Store) PowerOff() error {
 	return s.end(func() error {
 		s.endAppends(false)
 		closed := s.log.closeFiles((*logFile).closeUnsynced)
-		return errors.Join(closed, s.extents.close(), s.log.disk.ledger.cut())
+		return errors.Join(closed, s.extents.close(), s.index.close(), s.log.disk.ledger.cut())
 	})
 }
 
@@ -264,7 +271,7 @@ func (s *Store) Discard() error {
 	}
 	return s.end(func() error {
 		s.endAppends(false)
-		err := errors.Join(s.log.closeFiles(s.log.closing()), s.extents.close(), unlockFile(s.lock))
+		err := errors.Join(s.log.closeFiles(s.log.closing()), s.extents.close(), s.index.close(), unlockFile(s.lock))
 		s.lock = nil // the folder could not be removed on Windows
 		return errors.Join(err, os.RemoveAll(s.cfg.Dir))
 	})
