@@ -27,7 +27,8 @@ var (
 	ErrFenced = errors.New("store fenced after an I/O error; reopen it to repair and go on")
 	// ErrReadOnly means that the log was found damaged when it was opened:
 	// something known to have been synced cannot be read back. Reads below the
-	// damage work, appends do not. The text names file and position.
+	// damage work, appends do not. The text names file and position. [Inspect]
+	// says more, and [PlanSalvage] what can be kept.
 	ErrReadOnly = errors.New("store is read-only")
 	// ErrFlushTimeout means that a record is stored but its fsync did not
 	// finish within Config.FlushTimeout.

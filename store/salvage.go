@@ -478,18 +478,8 @@ func (w *salvager) run(ctx context.Context) error {
 	if err := w.makeDir(); err != nil {
 		return err
 	}
-	err := w.plan.rewriter(func(c fileChange, content []byte) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		w.changes = append(w.changes, c)
-		return w.stage(c, content)
-	}).run()
-	if err != nil {
-		return err
-	}
-	if err := w.backUp(); err != nil {
-		return err
+	if err := w.prepare(ctx); err != nil {
+		return errors.Join(err, w.disk.remove(w.dir)) // nothing has been changed
 	}
 	if m := w.plan.mark; m != nil {
 		if err := errors.Join(w.disk.makeDir(w.plan.survey.dir), m.save(w.plan.survey.dir, w.disk)); err != nil {
@@ -512,6 +502,21 @@ func (w *salvager) run(ctx context.Context) error {
 		return err
 	}
 	return replaceFile(filepath.Join(w.dir, reportName), append(text, '\n'), w.disk)
+}
+
+// prepare stages the new files and copies the old ones.
+func (w *salvager) prepare(ctx context.Context) error {
+	err := w.plan.rewriter(func(c fileChange, content []byte) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		w.changes = append(w.changes, c)
+		return w.stage(c, content)
+	}).run()
+	if err != nil {
+		return err
+	}
+	return w.backUp()
 }
 
 // makeDir makes the folder of the salvage under a name that is free.

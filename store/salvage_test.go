@@ -36,6 +36,7 @@ func someQueues(t *testing.T, cfg Config, files int, end func(*testing.T, *Store
 		key := QueueID{Topic: fmt.Sprintf("topic-%d", rng.IntN(3)), ID: rng.IntN(2)}
 		body := fmt.Sprintf("body-%d-%s", n, string(make([]byte, rng.IntN(60))))
 		r := record(key.Topic, key.ID, body, "")
+		r.Properties = string(message.AppendProperty(nil, message.PropKeys, fmt.Sprintf("key-%d all", n)))
 		if rng.IntN(10) == 0 {
 			r.SysFlag = message.FlagTransactionPrepared
 		}
@@ -505,6 +506,30 @@ func TestSalvageOfAnOpenStoreIsRefused(t *testing.T) {
 	flip(t, lastSegment(t, cfg.Dir), 300)
 	_, err = p.Apply(t.Context())
 	require.ErrorContains(t, err, "changed since")
+}
+
+func TestSalvageThatCannotBePreparedLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	someQueues(t, cfg, 3, closeStore)
+	flip(t, segments(t, cfg.Dir)[0], 300)
+	before := readAll(t, cfg.Dir)
+	p, err := PlanSalvage(t.Context(), cfg.Dir)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = p.Apply(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	full := errors.New("no space left on device")
+	_, err = p.apply(t.Context(), syncer{file: func(*os.File) error { return full }, dir: syncDir})
+	require.ErrorIs(t, err, full)
+	assert.Contains(t, err.Error(), "nothing readable is lost")
+	left, err := filepath.Glob(filepath.Join(cfg.Dir, salvagePrefix+"*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	assert.Equal(t, before, readAll(t, cfg.Dir))
+	_, err = p.Apply(t.Context())
+	require.NoError(t, err, "the plan is still good")
 }
 
 func TestSalvageRefusesWhatContradictsItself(t *testing.T) {

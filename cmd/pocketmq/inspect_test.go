@@ -64,7 +64,10 @@ func folder(t *testing.T, end func(*store.Store) error) string {
 		require.NoError(t, err)
 		for n := range 120 {
 			b := s.NewBatch()
-			require.NoError(t, b.Add(&message.Record{Topic: "orders", QueueID: int32(n % 3), Body: fmt.Appendf(nil, "order %d", n)}))
+			require.NoError(t, b.Add(&message.Record{
+				Topic: "orders", QueueID: int32(n % 3), Body: fmt.Appendf(nil, "order %d", n),
+				Properties: string(message.AppendProperty(nil, message.PropKeys, fmt.Sprintf("order-%03d", n))),
+			}))
 			_, err := s.Append(t.Context(), b, store.AppendOptions{})
 			require.NoError(t, err)
 		}
