@@ -35,8 +35,8 @@ const (
 	FindingContradiction FindingKind = "contradiction" // readable records that cannot all be right
 	FindingStray         FindingKind = "stray"         // a file that does not belong there and keeps the store from opening
 	FindingBeginning     FindingKind = "beginning"     // nothing tells where the log begins
-	FindingQueues        FindingKind = "queues"        // consume queues that do not fit the log, from which they can be rebuilt
-	FindingIndex         FindingKind = "index"         // the same of the key index
+	FindingQueues        FindingKind = "queues"        // consume queues, or a key index, that do not fit the log, from which they can be rebuilt
+	FindingIndex         FindingKind = "index"         // a file of the key index that is damaged; as above
 )
 
 // Finding is one thing that is not as it should be, in words for people.
@@ -84,6 +84,8 @@ type InspectedCheckpoint struct {
 	Position int64 `json:"position"` // its queues and its index hold the records up to here; 0: it holds none
 	Min      int64 `json:"min"`      // first position of the log
 	Queues   int   `json:"queues"`
+	Keys     int64 `json:"keys"` // entries of its key index
+	Runs     int   `json:"runs"` // of the index, in files
 	// Usable tells that the next open takes its queues over and reads only what
 	// is behind them; else it reads the whole log.
 	Usable bool `json:"usable"`
@@ -343,7 +345,13 @@ func (in *inspector) check(ctx context.Context) error {
 	if cp == nil {
 		return nil
 	}
-	r := &InspectedCheckpoint{Clean: cp.clean, Synced: cp.synced, Position: cp.position, Min: cp.min, Queues: len(cp.queues)}
+	r := &InspectedCheckpoint{Clean: cp.clean, Synced: cp.synced, Position: cp.position, Min: cp.min, Queues: len(cp.queues), Runs: len(cp.index.runs)}
+	for _, run := range cp.index.runs {
+		r.Keys += int64(run.keySpan.entries)
+	}
+	for i := range cp.index.tables {
+		r.Keys += int64(cp.index.tables[i].entries)
+	}
 	in.result.Checkpoint = r
 	s := in.folder.readOnly(cp, in.good)
 	defer s.log.handles.close()
@@ -366,7 +374,7 @@ func (in *inspector) check(ctx context.Context) error {
 	if errors.Is(err, ErrDamaged) {
 		in.find(Finding{
 			Kind: FindingQueues, Path: s.extents.dir,
-			Text: fmt.Sprintf("the consume queues do not fit the log: %v", err), Remedy: rebuildRemedy,
+			Text: fmt.Sprintf("consume queues or key index do not fit the log: %v", err), Remedy: rebuildRemedy,
 		})
 		return nil
 	}

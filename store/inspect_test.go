@@ -3,10 +3,12 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -158,6 +160,42 @@ func TestInspectNamesEveryKindOfDamage(t *testing.T) {
 	}
 }
 
+func TestInspectNamesADamagedIndex(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.tableEntries = 50
+	var all map[int64]wrote
+	synctest.Test(t, func(t *testing.T) {
+		all = someQueues(t, cfg, 4, func(t *testing.T, s *Store) {
+			pass(2 * DefaultCleanInterval) // the janitor writes what is synced
+			mustClose(t, s)
+		})
+	})
+	in, err := Inspect(t.Context(), cfg.Dir)
+	require.NoError(t, err)
+	require.Empty(t, in.Findings)
+	require.True(t, in.Checkpoint.Usable)
+	require.Positive(t, in.Checkpoint.Runs)
+	keys := int64(0)
+	for _, w := range all {
+		if !w.silent {
+			keys += 2
+		}
+	}
+	assert.Equal(t, keys, in.Checkpoint.Keys)
+
+	path := indexPath(cfg, 0)
+	flip(t, path, 2*blockSize+100)
+	in, err = Inspect(t.Context(), cfg.Dir)
+	require.NoError(t, err)
+	assert.Equal(t, []FindingKind{FindingIndex}, kinds(in))
+	requireForeseen(t, cfg, cfg.Dir, in)
+	require.NoError(t, os.Remove(path))
+	in, err = Inspect(t.Context(), cfg.Dir)
+	require.NoError(t, err)
+	assert.Empty(t, in.Findings, "it is rebuilt")
+	assert.False(t, in.Checkpoint.Usable)
+}
+
 func grow(t *testing.T, path string, more []byte) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -296,4 +334,37 @@ func TestPagesThatTheDiskDoesNotGiveBackAreZeros(t *testing.T) {
 	want := append([]byte(nil), data...)
 	clear(want[2*pageSize+5 : 4*pageSize])
 	assert.Equal(t, want, got)
+}
+
+func TestReadOnlyStoreKeepsWhatTheCheckpointKnowsUpToTheDamage(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	all := someQueues(t, cfg, 4, closeStore)
+	paths := segments(t, cfg.Dir)
+	flip(t, paths[1], 20) // the header: all behind the first file is out of reach
+	end := baseOf(t, paths[1]) - 1
+	s := mustOpen(t, cfg)
+	require.ErrorIs(t, s.Err(), ErrReadOnly)
+	assert.Equal(t, Positions{Min: 1, Written: end, Synced: end, Dispatched: end}, s.Positions())
+	for p, w := range all {
+		if w.silent {
+			continue
+		}
+		found, err := s.QueryKey(t.Context(), KeyQuery{Topic: w.key.Topic, Key: fmt.Sprintf("key-%d", p-1), Max: 5})
+		require.NoError(t, err)
+		assert.Equal(t, p <= end, len(found) == 1, "position %d of %d", p, end)
+		assert.Equal(t, p <= end, w.offset < s.MaxOffset(w.key.Topic, w.key.ID))
+	}
+	var joined interface{ Unwrap() []error }
+	err := s.Check(t.Context())
+	require.ErrorIs(t, err, ErrReadOnly)
+	require.ErrorAs(t, err, &joined)
+	assert.NotContains(t, err.Error(), "queue offset")
+	assert.NotContains(t, err.Error(), "key index")
+	require.NoError(t, s.Close())
+	_, err = os.Stat(filepath.Join(cfg.Dir, checkpointName))
+	require.NoError(t, err)
+	in, err := Inspect(t.Context(), cfg.Dir)
+	require.NoError(t, err)
+	assert.True(t, in.Checkpoint.Usable)
 }

@@ -102,9 +102,9 @@ func (t text) checkpoint(in *store.Inspection) {
 	case cp.Position == 0:
 		t.printf("without queues: the next start reads the whole log\n\n")
 	case !cp.Usable:
-		t.printf("%s up to %d, but the next start cannot use them and reads the whole log\n\n", count(int64(cp.Queues), "queue"), cp.Position)
+		t.printf("%s and %s up to %d, but the next start cannot use them and reads the whole log\n\n", count(int64(cp.Queues), "queue"), count(cp.Keys, "key"), cp.Position)
 	default:
-		t.printf("%s up to %d\n\n", count(int64(cp.Queues), "queue"), cp.Position)
+		t.printf("%s and %s up to %d\n\n", count(int64(cp.Queues), "queue"), count(cp.Keys, "key"), cp.Position)
 	}
 }
 
@@ -268,7 +268,7 @@ func stamp(at time.Time) string {
 func count(n int64, what string) string {
 	switch {
 	case n == 1:
-	case strings.HasSuffix(what, "y"):
+	case strings.HasSuffix(what, "ry"):
 		what = strings.TrimSuffix(what, "y") + "ies"
 	default:
 		what += "s"
