@@ -332,6 +332,21 @@ func TestParsedCheckpointIsWhatWasWritten(t *testing.T) {
 	}
 	cp.extents = []extentState{{number: 4, blocks: 16384, stamp: stamp{1}}, {number: 5, blocks: 3, stamp: stamp{2}}}
 
+	cp.index = indexState{
+		files: []indexFileState{{number: 2, blocks: 16, stamp: stamp{3}}, {number: 3, blocks: 1, stamp: stamp{4}}},
+		runs: []indexRunState{
+			{file: 2, at: 1, keySpan: keySpan{entries: 7, first: 2, last: 9, firstTime: 11, lastTime: 13}},
+			{file: 2, at: 3, keySpan: keySpan{entries: 1, first: 10, last: 10, firstTime: 14, lastTime: 14}},
+		},
+	}
+	for i := range 3 {
+		entries := []keyEntry{{hash: 8, position: 0, time: 0}, {hash: rng.Uint32(), position: 5, time: 6}}
+		cp.index.tables = append(cp.index.tables, keyTable{
+			keySpan: keySpan{entries: 2, first: int64(100 * i), last: int64(100*i + 5), firstTime: 50, lastTime: 56},
+			chunks:  [][]keyEntry{entries},
+		})
+	}
+
 	data := writeCheckpointTo(t, &cp)
 	got, ok := parseCheckpoint(data)
 	require.True(t, ok)

@@ -71,11 +71,16 @@ func record(topic string, queue int, body string, tags string) *message.Record {
 	r := &message.Record{
 		QueueID: int32(queue), Topic: topic, Body: []byte(body), BornTime: 1, BornHost: testHost, StoreHost: testHost,
 	}
+	p := message.AppendProperty(nil, message.PropKeys, keyOf(body))
 	if tags != "" {
-		r.Properties = string(message.AppendProperty(nil, message.PropTags, tags))
+		p = message.AppendProperty(p, message.PropTags, tags)
 	}
+	r.Properties = string(p)
 	return r
 }
+
+// keyOf is the key of a record with the given body.
+func keyOf(body string) string { return "k" + body[:min(len(body), 8)] }
 
 // batchOf makes a batch with one record per body.
 func batchOf(t testing.TB, s *Store, topic string, queue int, bodies ...string) *Batch {

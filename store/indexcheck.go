@@ -149,6 +149,9 @@ func (c *checker) indexRest() error {
 		return nil
 	}
 	position, _, ok, err := c.keys.peek()
+	for ; ok && position < c.first; position, _, ok, err = c.keys.peek() {
+		c.keys.rest = c.keys.rest[1:]
+	}
 	switch {
 	case err != nil:
 		return c.badIndex(err)

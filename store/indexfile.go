@@ -295,7 +295,11 @@ func (st indexState) from(first int64) (kept indexState, ok bool) {
 			kept.files = append(kept.files, f)
 		}
 	}
-	kept.tables = st.tables
+	for _, t := range st.tables {
+		if t.last >= first {
+			kept.tables = append(kept.tables, t)
+		}
+	}
 	return kept, true
 }
 
