@@ -129,6 +129,9 @@ func (s *Store) Append(ctx context.Context, b *Batch, opt AppendOptions) (Append
 	if err := s.mu.refuse; err != nil {
 		s.mu.Unlock()
 		b.recycle()
+		if errors.Is(err, ErrDiskFull) {
+			s.wakeJanitor() // there may be space again
+		}
 		return Appended{}, err
 	}
 	result := s.assignLocked(b, q, millis)
@@ -404,7 +407,7 @@ func (s *Store) lead(g *group) error {
 		orphan = next.orphan
 	} else {
 		s.mu.writing = false
-		idle = s.mu.idle
+		idle, s.mu.idle = s.mu.idle, nil
 	}
 	s.mu.Unlock()
 
@@ -439,8 +442,8 @@ func (s *Store) write(g *group) error {
 			g.batches[i] = nil
 		}
 	}()
-	if err := s.Err(); err != nil {
-		return err
+	if err := s.fenced.Load(); err != nil {
+		return *err
 	}
 	if g.roll {
 		if err := s.log.startFile(nowMillis()); err != nil {
@@ -481,5 +484,6 @@ func (s *Store) write(g *group) error {
 	}
 	s.dispatched.Store(s.log.written.Load())
 	s.noteWritten(s.log.active != before)
+	s.noteUse()
 	return nil
 }

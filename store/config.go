@@ -14,6 +14,7 @@ const (
 	DefaultFlushTimeout       = 5 * time.Second
 	DefaultCheckpointInterval = 5 * time.Second
 	DefaultRetention          = 72 * time.Hour
+	DefaultMinFreeBytes       = 256 << 20
 	MinFileSize               = 4 << 10
 )
 
@@ -52,6 +53,15 @@ type Config struct {
 	// is deleted whatever its age. The file that is written to always stays. 0 or
 	// negative means no bound.
 	RetentionBytes int64
+	// MinFreeBytes is how much of the disk must be free: with less, appends fail
+	// with [ErrDiskFull] until there is more, and reads go on. With less than four
+	// times as much, the oldest commit-log files are deleted whatever their age. 0
+	// means 256 MiB; negative means no such guard, as does Throwaway.
+	MinFreeBytes int64
+	// FreeBytes asks how much an ordinary user may still write to the disk of a
+	// folder. Nil asks the operating system. It is called by Open and by a
+	// goroutine of the store, which it must not block for long.
+	FreeBytes func(dir string) (int64, error)
 	// CleanInterval is how often the store looks whether there is something to
 	// tidy up that nothing else tells it of. 0 means 10 s. RocketMQ:
 	// cleanResourceInterval.
@@ -78,6 +88,11 @@ type Config struct {
 	// fenced the store, from a goroutine of the store and without any lock.
 	// Close, Kill, PowerOff and Discard wait for it, so it must not call them.
 	Fenced func(err error)
+	// Repaired, when not nil, is called in the same way after a fenced store has
+	// been repaired in place, by itself or by [Store.Repair]; each call follows one
+	// of Fenced. cut is the number of records whose appends failed, and whose
+	// positions are given out again. None of them was acknowledged.
+	Repaired func(cut int)
 }
 
 func (c Config) withDefaults() Config {
@@ -95,6 +110,15 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Retention == 0 {
 		c.Retention = DefaultRetention
+	}
+	if c.MinFreeBytes == 0 {
+		c.MinFreeBytes = DefaultMinFreeBytes
+	}
+	if c.Throwaway {
+		c.MinFreeBytes = -1
+	}
+	if c.FreeBytes == nil {
+		c.FreeBytes = freeBytes
 	}
 	if c.CleanInterval == 0 {
 		c.CleanInterval = DefaultCleanInterval

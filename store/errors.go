@@ -33,6 +33,10 @@ var (
 	// ErrFlushTimeout means that a record is stored but its fsync did not
 	// finish within Config.FlushTimeout.
 	ErrFlushTimeout = errors.New("flush timed out")
+	// ErrDiskFull means that the disk has too little free space, or, together
+	// with ErrFenced, that a write failed because it had none. Appends go on by
+	// themselves when there is space again.
+	ErrDiskFull = errors.New("disk full")
 	// ErrDamaged means that stored bytes do not match their checksum or
 	// contradict each other.
 	ErrDamaged = errors.New("stored data is damaged")

@@ -115,6 +115,13 @@ func (x *extents) append(queue uint32, base int64, units []byte) (uint32, error)
 	return n, x.writeLocked()
 }
 
+// write writes the collected blocks now.
+func (x *extents) write() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.writeLocked()
+}
+
 // writeLocked writes the collected blocks.
 func (x *extents) writeLocked() error {
 	done := 0

@@ -94,15 +94,15 @@ func newLogFile(root string, h fileHeader) *logFile {
 	return &logFile{base: h.base, header: h, dir: dir, path: filepath.Join(dir, segmentName)}
 }
 
-// open opens the wal and our own handle. The segment must be empty or verified
-// to its end; records is what it must then hold.
-func (f *logFile) open(disk syncer, records int64) error {
+// openLog opens a wal on the segment, which must be empty or verified to its end;
+// records is what it must then hold.
+func (f *logFile) openLog(records int64) (*wal.Log, error) {
 	if err := spareHandles(f.path); err != nil {
-		return err
+		return nil, err
 	}
 	log, err := wal.Open(f.dir, walOptions())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	last, err := log.LastIndex()
 	want := uint64(records + 1)
@@ -112,10 +112,19 @@ func (f *logFile) open(disk syncer, records int64) error {
 	if err == nil && last != want {
 		err = damagef(f.path, f.base, "the wal reads %d entries where %d are", last, want)
 	}
-	var rw *os.File
-	if err == nil {
-		rw, err = disk.open(f.path)
+	if err != nil {
+		return nil, errors.Join(err, closeWalUnsynced(log)) // nothing was written by it
 	}
+	return log, nil
+}
+
+// open opens the wal, and our own handle, as openLog does.
+func (f *logFile) open(disk syncer, records int64) error {
+	log, err := f.openLog(records)
+	if err != nil {
+		return err
+	}
+	rw, err := disk.open(f.path)
 	if err != nil {
 		return errors.Join(err, closeWalUnsynced(log)) // nothing was written by it
 	}

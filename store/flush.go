@@ -32,7 +32,8 @@ type flusher struct {
 		sync.Mutex
 		groups  []*group // written, waiting for their sync
 		waiters int      // callers in groups
-		closed  bool     // nobody will serve groups any more
+		repairs []*repairRequest
+		closed  bool // nobody will serve groups any more
 	}
 
 	// broken means that a sync failed: the kernel may have dropped the data. Set
@@ -156,6 +157,7 @@ func (s *Store) runFlusher() {
 			flush = time.After(s.cfg.FlushInterval)
 		}
 		s.flush(due)
+		s.serveRepairs()
 		if s.checkpointWanted() && !s.janitor.checkpoint.Swap(true) {
 			s.wakeJanitor()
 		}
@@ -175,6 +177,13 @@ func (s *Store) endFlusher() {
 	for _, g := range f.take() {
 		g.flushErr = ErrClosed
 		close(g.synced)
+	}
+	f.mu.Lock()
+	repairs := f.mu.repairs
+	f.mu.Unlock()
+	for _, r := range repairs {
+		r.err = ErrClosed
+		close(r.done)
 	}
 	s.reportFenced()
 }

@@ -69,11 +69,11 @@ func (s *Store) runJanitor() {
 		if checkpoint == nil && j.checkpoint.Load() {
 			checkpoint = time.After(s.cfg.CheckpointInterval)
 		}
-		due := false
+		ticked, due := false, false
 		select {
 		case <-j.wake:
 		case <-tick:
-			tick = nil
+			tick, ticked = nil, true
 		case <-checkpoint:
 			checkpoint, due = nil, true
 			j.checkpoint.Store(false) // before it is looked how far it has to go
@@ -81,24 +81,36 @@ func (s *Store) runJanitor() {
 			s.dropStale()
 			return
 		}
-		s.tidy(due)
+		s.tidy(ticked, due)
 	}
 }
 
 // watching reports whether something has to be looked at even though nobody
 // wakes the janitor for it.
 func (s *Store) watching() bool {
-	return s.damage == nil && (s.cfg.Retention > 0 || s.cfg.RetentionBytes > 0)
+	if s.damage != nil {
+		return false
+	}
+	if s.cfg.Retention > 0 || s.cfg.RetentionBytes > 0 || s.cfg.MinFreeBytes > 0 {
+		return true
+	}
+	err := s.fenced.Load()
+	return err != nil && lacksSpace(*err)
 }
 
 // tidy does the jobs of the janitor. Each returns at once when it has nothing to
 // do, reports its own errors, and leaves what it could not do to a later call.
-// checkpointDue means that it is time for a checkpoint.
-func (s *Store) tidy(checkpointDue bool) {
+// ticked means that it is time for what is not done at once, and checkpointDue
+// that it is time for a checkpoint.
+func (s *Store) tidy(ticked, checkpointDue bool) {
 	s.prepareFile()
 	s.writeIndex()
 	s.dropStale()
+	s.measureDisk()
 	s.retain()
+	if ticked {
+		s.repairWhenSpace()
+	}
 	if checkpointDue {
 		s.tidyCheckpoint()
 	}

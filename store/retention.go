@@ -89,6 +89,7 @@ func (s *Store) expired(files []*logFile) (n int, idle bool) {
 	if limit := s.cfg.RetentionBytes; limit > 0 {
 		excess = max(excess, s.log.size()-limit)
 	}
+	excess = max(excess, s.missingBytes())
 	synced := s.log.synced.Load()
 	cutoff := nowMillis() - s.cfg.Retention.Milliseconds()
 	for ; n < len(files)-1; n++ {

@@ -54,6 +54,7 @@ type Store struct {
 		next      int64         // next position to give out
 		storeTime int64         // last given out, milliseconds
 		idle      chan struct{} // closed by the last leader when set
+		ended     bool          // closing has begun
 	}
 	solo group // of a leader without followers; owned by the leader
 	// Owned by the leader: how often in a row those whom an fsync released did
@@ -63,6 +64,7 @@ type Store struct {
 
 	flusher flusher
 	janitor janitor
+	guard   diskGuard
 	trimmer trimmer
 
 	checkpointed, checkpointedMin atomic.Int64 // position and first position of the last checkpoint
@@ -133,6 +135,7 @@ func open(cfg Config, disk syncer) (_ *Store, err error) {
 	s.flusher.stop = make(chan struct{})
 	s.flusher.done = make(chan struct{})
 	s.janitor.init()
+	s.measureDisk()
 	go s.runFlusher()
 	go s.runJanitor()
 	return s, nil
@@ -157,7 +160,7 @@ func (s *Store) startAppends() error {
 		q.next = q.bounds().Max
 	}
 	s.mu.next = last + 1
-	s.mu.refuse = s.damage
+	s.refuseLocked()
 	s.live = true
 	return nil
 }
@@ -182,11 +185,14 @@ func (s *Store) Positions() Positions {
 // store was opened: at least 1 when anything was cut.
 func (s *Store) Cut() int { return s.cut }
 
-// Err tells why the store cannot be written: an error that is [ErrFenced] or
-// [ErrReadOnly]. It is nil while it can be.
+// Err tells why the store cannot be written: an error that is [ErrFenced],
+// [ErrReadOnly] or [ErrDiskFull]. It is nil while it can be.
 func (s *Store) Err() error {
 	if err := s.fenced.Load(); err != nil {
 		return *err
+	}
+	if full := s.guard.full.Load(); full != nil && s.damage == nil {
+		return full
 	}
 	return s.damage
 }
@@ -195,16 +201,18 @@ func (s *Store) Err() error {
 // to those who wait. The first cause stays.
 func (s *Store) fence(cause error) error {
 	err := fmt.Errorf("store: %s: %w: %w", s.cfg.Dir, ErrFenced, cause)
+	if isDiskFull(cause) {
+		err = fmt.Errorf("store: %s: %w: %w: %w", s.cfg.Dir, ErrFenced, ErrDiskFull, cause)
+	}
 	if !s.fenced.CompareAndSwap(nil, &err) {
 		return *s.fenced.Load()
 	}
 	s.mu.Lock()
-	if s.mu.refuse == nil {
-		s.mu.refuse = err
-	}
+	s.refuseLocked()
 	s.mu.Unlock()
-	s.cfg.Logger.Error("store: fenced; appends fail until it is opened anew", "dir", s.cfg.Dir, "err", cause)
+	s.cfg.Logger.Error("store: fenced; appends fail until it is repaired or opened anew", "dir", s.cfg.Dir, "err", cause)
 	s.wakeFlusher()
+	s.wakeJanitor()
 	return err
 }
 
@@ -295,12 +303,9 @@ func (s *Store) end(how func() error) error {
 // janitor and then the flusher, after one more sync if wanted.
 func (s *Store) endAppends(sync bool) {
 	s.mu.Lock()
-	s.mu.refuse = ErrClosed
-	var idle chan struct{}
-	if s.mu.writing {
-		idle = make(chan struct{})
-		s.mu.idle = idle
-	}
+	s.mu.ended = true
+	s.refuseLocked()
+	idle := s.idleLocked()
 	s.mu.Unlock()
 	if idle != nil {
 		<-idle

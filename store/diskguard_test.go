@@ -1,0 +1,161 @@
+package store
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// guarded is a store on a disk of which the test says how much is free.
+func guarded(t testing.TB) (Config, *atomic.Int64) {
+	cfg := testConfig(t)
+	var free atomic.Int64
+	free.Store(10 << 30)
+	cfg.FreeBytes = func(dir string) (int64, error) {
+		assert.Equal(t, cfg.Dir, dir)
+		return free.Load(), nil
+	}
+	return cfg, &free
+}
+
+func tryPut(t testing.TB, s *Store, body string) error {
+	_, err := s.Append(t.Context(), batchOf(t, s, "T", 0, body), AppendOptions{})
+	return err
+}
+
+func TestAppendsAreRefusedWhileTheDiskIsNearlyFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, free := guarded(t)
+		s := mustOpen(t, cfg)
+		put(t, s, "T", 0, "a")
+		free.Store(256<<20 - 1)
+		pass(DefaultCleanInterval)
+		err := tryPut(t, s, "refused")
+		require.ErrorIs(t, err, ErrDiskFull)
+		assert.NotErrorIs(t, err, ErrFenced)
+		var full *DiskFullError
+		require.ErrorAs(t, err, &full)
+		assert.Equal(t, DiskFullError{Dir: cfg.Dir, Free: 256<<20 - 1, Min: 256 << 20}, *full)
+		assert.ErrorContains(t, err, "255 MiB free on "+cfg.Dir+", minimum 256 MiB (Config.MinFreeBytes)")
+		assert.Equal(t, err, s.Err())
+		assertBodies(t, s, "T", 0, []string{"a"})
+
+		free.Store(256 << 20)
+		pass(DefaultCleanInterval)
+		require.NoError(t, s.Err())
+		put(t, s, "T", 0, "b")
+
+		free.Store(0)
+		pass(DefaultCleanInterval)
+		free.Store(1 << 30)
+		require.ErrorIs(t, tryPut(t, s, "refused"), ErrDiskFull)
+		synctest.Wait() // a refused append makes the store look again
+		require.NoError(t, tryPut(t, s, "c"))
+		assertBodies(t, s, "T", 0, []string{"a", "b", "c"})
+		mustClose(t, s)
+	})
+}
+
+func TestAStoreOnAFullDiskOpensAndServesReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, free := guarded(t)
+		s := mustOpen(t, cfg)
+		put(t, s, "T", 0, "a")
+		mustClose(t, s)
+		free.Store(1 << 20)
+		s = mustOpen(t, cfg)
+		require.ErrorIs(t, s.Err(), ErrDiskFull)
+		require.ErrorIs(t, tryPut(t, s, "refused"), ErrDiskFull)
+		assertBodies(t, s, "T", 0, []string{"a"})
+		require.NoError(t, s.Close())
+		require.ErrorIs(t, tryPut(t, s, "late"), ErrClosed)
+	})
+}
+
+func TestTheDiskIsLookedAtWhenMuchHasBeenWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, free := guarded(t)
+		cfg.MinFreeBytes, cfg.FileSize = 2<<20, 1<<30
+		s := mustOpen(t, cfg)
+		free.Store(1 << 20)
+		body := string(make([]byte, 64<<10))
+		n := 0
+		for ; tryPut(t, s, body) == nil && n < 100; n++ {
+			synctest.Wait()
+		}
+		assert.LessOrEqual(t, n, 3, "no more than a part of the minimum")
+		mustClose(t, s)
+	})
+}
+
+func TestTheOldestFilesGoWhenTheDiskGetsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, free := guarded(t)
+		cfg.MinFreeBytes = 100_000
+		var open atomic.Pointer[Store]
+		cfg.FreeBytes = func(string) (int64, error) { // what is deleted is free afterwards
+			n := free.Load()
+			if s := open.Load(); s != nil {
+				n += s.segmentsNow()[0].header.bytes
+			}
+			return n, nil
+		}
+		s := mustOpen(t, cfg)
+		open.Store(s)
+		putMany(t, s, "T", 0, 300)
+		pass(time.Second)
+		files := s.segmentsNow()
+		require.Greater(t, len(files), 10)
+		const missing = 3 * MinFileSize
+		goes, n := int64(0), 0
+		for goes < missing {
+			goes += files[n].size.Load()
+			n++
+		}
+		free.Store(trimBelow*cfg.MinFreeBytes - missing)
+		pass(DefaultCleanInterval)
+		assert.Equal(t, files[n].base, s.Positions().Min, "as many as are needed")
+		pass(10 * DefaultCleanInterval)
+		assert.Equal(t, files[n].base, s.Positions().Min)
+		require.NoError(t, s.Err(), "there is enough for appends")
+		mustClose(t, s)
+	})
+}
+
+func TestThrowawayStoresAndThoseWithoutAGuardUseTheDiskUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, change := range []func(*Config){
+			func(c *Config) { c.Throwaway = true },
+			func(c *Config) { c.MinFreeBytes = -1 },
+			func(c *Config) {
+				c.FreeBytes = func(string) (int64, error) { return 0, errors.New("not for everybody") }
+			},
+		} {
+			cfg, free := guarded(t)
+			free.Store(0)
+			change(&cfg)
+			s := mustOpen(t, cfg)
+			putMany(t, s, "T", 0, 100)
+			pass(10 * DefaultCleanInterval)
+			require.NoError(t, tryPut(t, s, "x"))
+			assert.Equal(t, int64(1), s.Positions().Min)
+			mustClose(t, s)
+		}
+	})
+}
+
+func TestFreeBytesOfARealFolder(t *testing.T) {
+	free, err := freeBytes(t.TempDir())
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	assert.Positive(t, free)
+	_, err = freeBytes(t.TempDir() + "/missing")
+	require.Error(t, err)
+}
