@@ -105,7 +105,7 @@ func (r *run) checkStore(ctx context.Context, b *pocketmq.Broker) error {
 	}
 	s, err := store.Open(store.Config{
 		Dir: b.Dir(), Cluster: name, Broker: b.Name(), ID: b.ID(), Throwaway: r.cfg.Dir == "", Logger: r.cfg.Logger,
-		Retention: -1, // a check deletes nothing
+		Retention: -1, MinFreeBytes: -1, // a check deletes nothing
 	})
 	if err != nil {
 		return fmt.Errorf("open after the broker's end: %w", err)

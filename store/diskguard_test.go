@@ -14,6 +14,7 @@ import (
 // guarded is a store on a disk of which the test says how much is free.
 func guarded(t testing.TB) (Config, *atomic.Int64) {
 	cfg := testConfig(t)
+	cfg.MinFreeBytes = 0
 	var free atomic.Int64
 	free.Store(10 << 30)
 	cfg.FreeBytes = func(dir string) (int64, error) {

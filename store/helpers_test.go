@@ -16,8 +16,9 @@ import (
 
 // testConfig is a store in a folder of its own, with the smallest files. It keeps
 // everything: what a bubble writes is a quarter of a century old outside of it.
+// How full the disk of the tests is does not matter.
 func testConfig(t testing.TB) Config {
-	return Config{Dir: quickDir(t), Cluster: "c", Broker: "broker-a", FileSize: MinFileSize, Retention: -1}
+	return Config{Dir: quickDir(t), Cluster: "c", Broker: "broker-a", FileSize: MinFileSize, Retention: -1, MinFreeBytes: -1}
 }
 
 // quickDir is a folder in memory where the system has one: the tests make very
