@@ -50,6 +50,20 @@ type BrokerConfig struct {
 	MaxMessageSize         int   // bytes of a body as it arrives, of a batch in all [4 MiB] (maxMessageSize)
 	CommitLogFileSize      int64 // bytes; a soft limit of each commit-log file [4 MiB], at least 4 KiB (mappedFileSizeCommitLog)
 
+	// What is kept. Whole commit-log files go, oldest first, with all that
+	// refers to them; consumers go on at what is left.
+	Retention      time.Duration // a file goes when all its messages are older [72 h]; -1 = never (fileReservedTime)
+	RetentionBytes int64         // the oldest file goes while the commit log is larger [no bound]; -1 = no bound
+	// MinFreeBytes refuses sends with ErrDiskFull while less of the disk is free
+	// [256 MiB], and lets the oldest files go below four times that; -1 = no such
+	// guard. Reads go on, and so do sends once there is space again. A throwaway
+	// cluster has no guard.
+	MinFreeBytes int64
+	// FreeBytes tells how much may still be written to the disk of a folder; nil
+	// asks the operating system. It is called by Start and then by a goroutine of
+	// the broker, one call at a time, and must not block for long.
+	FreeBytes func(dir string) (int64, error)
+
 	Timings Timings
 	Logger  *slog.Logger // nil = silent
 	OnEvent func(Event)  // nil = none
@@ -141,6 +155,9 @@ func (cfg BrokerConfig) withDefaults(p *problems) BrokerConfig {
 	if cfg.CommitLogFileSize > 0 && cfg.CommitLogFileSize < minFileSize {
 		p.add("CommitLogFileSize is %d bytes, at least %d are needed", cfg.CommitLogFileSize, minFileSize)
 	}
+	defaultOrNone(p, "Retention", cfg.Retention)
+	defaultOrNone(p, "MinFreeBytes", cfg.MinFreeBytes)
+	defaultOrNone(p, "RetentionBytes", cfg.RetentionBytes)
 	cfg.Topics = checkTopics(p, cfg.Topics, cfg.Cluster, cfg.Name)
 	cfg.NameServers = append([]string(nil), cfg.NameServers...)
 	cfg.Timings.validate(p)
@@ -213,8 +230,17 @@ func (b *Broker) open(ctx context.Context) (err error) {
 			b.log.Error("store fenced", "err", err)
 			r.events.emit(b.node, func(e EventBase) Event { return StoreFenced{e, fenced(err)} })
 		},
+		Repaired: func(cut int) {
+			b.log.Info("store repaired", "refused", cut)
+			r.events.emit(b.node, func(e EventBase) Event { return StoreRepaired{e, cut} })
+		},
+		Retention: b.cfg.Retention, RetentionBytes: b.cfg.RetentionBytes,
+		MinFreeBytes: b.cfg.MinFreeBytes, FreeBytes: b.cfg.FreeBytes,
 	}); err != nil {
 		return err
+	}
+	if n := r.store.Cut(); n > 0 {
+		r.events.emit(b.node, func(e EventBase) Event { return StoreRepaired{e, n} })
 	}
 	u.add(func() { _ = r.store.Kill() }) // a start that failed says nothing more to the folder
 
@@ -238,7 +264,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	}
 	// A damaged store ends, for now, where its damage begins: progress beyond is
 	// kept for the time when it is repaired.
-	if r.store.Err() != nil {
+	if errors.Is(r.store.Err(), store.ErrReadOnly) {
 		b.log.Error("store opened read-only", "err", r.store.Err())
 	} else if n := r.offsets.Clamp(r.store.MaxOffset); n > 0 {
 		b.log.Warn("committed offsets lay beyond their queues and were lowered", "offsets", n)
@@ -346,12 +372,27 @@ func (b *Broker) Check(ctx context.Context) error {
 }
 
 // fenced gives what stopped a store the public sentinel: a failed write or
-// sync, or damage found when it was opened.
+// sync, damage found when it was opened, or a full disk.
 func fenced(err error) error {
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case !errors.Is(err, store.ErrDiskFull):
+		return protocol.Tagged(err.Error(), ErrFenced, err)
+	case !errors.Is(err, store.ErrFenced):
+		return protocol.Tagged(err.Error(), ErrDiskFull, err)
 	}
-	return protocol.Tagged(err.Error(), ErrFenced, err)
+	return protocol.Tagged(err.Error(), ErrDiskFull, ErrFenced, err)
+}
+
+// refusal says why the store takes no messages, for senders and in Status.
+func (b *Broker) refusal(err error) string {
+	var full *store.DiskFullError
+	if errors.As(err, &full) {
+		return fmt.Sprintf("%s refuses sends: %d MiB free on %s, minimum %d MiB (BrokerConfig.MinFreeBytes); reads go on",
+			b.cfg.Name, full.Free>>20, full.Dir, full.Min>>20)
+	}
+	return err.Error() + "; reads go on"
 }
 
 // Status returns a snapshot; before Start it says that the broker is not
@@ -373,7 +414,7 @@ func (b *Broker) Status() BrokerStatus {
 	case err != nil:
 		st.Reason = err.Error()
 	case st.Err != nil:
-		st.Reason = st.Err.Error()
+		st.Reason = b.refusal(st.Err)
 	case r.draining.Load():
 		st.Reason = "shutting down"
 	default:

@@ -221,6 +221,8 @@ func illegal(err error) error {
 // message.
 func (s *brokerSession) appendError(err error) error {
 	switch {
+	case errors.Is(err, store.ErrDiskFull):
+		return protocol.Errorf(protocol.ServiceNotAvailable, "%s %s", protocol.RemarkDiskFull, s.refusal(err))
 	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrReadOnly):
 		return protocol.Errorf(protocol.ServiceNotAvailable, "%s %v; reads go on", protocol.RemarkFenced, err)
 	case errors.Is(err, store.ErrClosed):

@@ -48,6 +48,13 @@ func positive[N int | int64 | time.Duration](p *problems, field string, n *N, de
 	}
 }
 
+// defaultOrNone reports a negative value that is not -1, which means none.
+func defaultOrNone[N int | int64 | time.Duration](p *problems, field string, n N) {
+	if n < -1 {
+		p.add("%s is %v, must be positive, -1 (none) or 0 (the default)", field, n)
+	}
+}
+
 // nonNegative reports a negative value.
 func nonNegative[N int | int64 | time.Duration](p *problems, field string, n N) {
 	if n < 0 {

@@ -73,6 +73,15 @@ type StoreFenced struct {
 	Err error
 }
 
+// StoreRepaired: a broker's store takes writes again. After StoreFenced that was
+// in place, and Cut counts messages whose sends had failed. At a start it means
+// that a torn end was cut off the log, and Cut, as in BrokerStatus, counts messages
+// of which nothing proved that they had been synced.
+type StoreRepaired struct {
+	EventBase
+	Cut int
+}
+
 // eventBuffer bounds what may wait for a slow OnEvent.
 const eventBuffer = 1024
 

@@ -4,12 +4,14 @@ package pocketmq_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -81,4 +83,74 @@ func TestAFailedWriteIsToldToEverybodyWhoAsks(t *testing.T) {
 	_, err = p.Send(ctx, text("T", "again"))
 	assert.NoError(t, err)
 	assert.Empty(t, fenced, "one event")
+}
+
+func TestST09_AFencedBrokerGoesOnByItselfWhenThereIsSpace(t *testing.T) {
+	const env = "POCKETMQ_TEST_REPAIR"
+	if os.Getenv(env) == "" { // the limit below is one of a process
+		t.Parallel()
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), env+"=1", "GORACE=atexit_sleep_ms=0")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return
+	}
+	signal.Ignore(syscall.SIGXFSZ)
+	limitFiles := func(bytes uint64) {
+		var limit syscall.Rlimit
+		require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit))
+		limit.Cur = bytes
+		require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
+	}
+	for _, flush := range []pocketmq.FlushMode{pocketmq.AsyncFlush, pocketmq.SyncFlush} {
+		synctest.Test(t, func(t *testing.T) {
+			events := make(chan pocketmq.Event, 10)
+			cfg := oneQueue(t, pocketmq.BrokerConfig{Flush: flush})
+			cfg.OnEvent = func(e pocketmq.Event) {
+				switch e.(type) {
+				case pocketmq.StoreFenced, pocketmq.StoreRepaired:
+					events <- e
+				}
+			}
+			c := run(t, cfg)
+			p := producer(t, c, pocketmq.ProducerConfig{Retries: pocketmq.NoRetries})
+			var in inbox
+			consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), Handler: in.handler("c"), From: pocketmq.FromFirstOffset})
+			acked := map[string]bool{}
+			send := func(n int) {
+				for range n {
+					body := fmt.Sprint(len(acked), strings.Repeat("x", 1000))
+					if _, err := p.Send(t.Context(), text("T", "%s", body)); err == nil {
+						acked[body] = true
+					}
+				}
+			}
+			send(10)
+			limitFiles(50_000)
+			send(100) // during the episode
+			require.Less(t, len(acked), 60)
+			assert.False(t, c.Broker("broker-a", 0).Status().Writable)
+			time.Sleep(time.Minute)
+			limitFiles(1 << 40)
+			time.Sleep(10 * time.Second) // one look at the disk
+			synctest.Wait()
+			st := c.Broker("broker-a", 0).Status()
+			assert.True(t, st.Writable, st.Reason)
+			before := len(acked)
+			send(100)
+			assert.Len(t, acked, before+100)
+			time.Sleep(time.Minute)
+			got := map[string]int{}
+			for _, a := range in.arrivals() {
+				got[string(a.msg.Body)]++
+			}
+			for body := range acked {
+				assert.Equal(t, 1, got[body], body[:4])
+			}
+			require.Len(t, events, 2)
+			require.IsType(t, pocketmq.StoreFenced{}, <-events)
+			require.IsType(t, pocketmq.StoreRepaired{}, <-events)
+			stop(t, c)
+		})
+	}
 }
