@@ -49,8 +49,8 @@ func nthSyncFails(n int64) (disk syncer, count *atomic.Int64, failed *atomic.Poi
 // is fenced until it is opened anew.
 func TestAnyFailedSyncLosesNothingThatWasPromised(t *testing.T) {
 	t.Parallel()
-	for _, sync := range []bool{false, true} {
-		t.Run(fmt.Sprintf("SyncFlush=%t", sync), func(t *testing.T) {
+	for _, life := range lives {
+		t.Run(life.name, func(t *testing.T) {
 			t.Parallel()
 			ends := []struct {
 				how string
@@ -65,7 +65,7 @@ func TestAnyFailedSyncLosesNothingThatWasPromised(t *testing.T) {
 					}
 					synctest.Test(t, func(t *testing.T) {
 						disk, count, failed := nthSyncFails(n)
-						r := newScripted(t, sync, disk)
+						r := newScripted(t, life.change, disk)
 						r.tolerant = true
 						r.run(-1)
 						if failed.Load() == nil {
@@ -90,10 +90,12 @@ func TestAnyFailedSyncLosesNothingThatWasPromised(t *testing.T) {
 								require.NoError(t, err, what)
 							}
 						}
+						p := crashPoint{what: what}
 						if r.s == nil { // not even opened: it can be, later
 							kinds["not opened"]++
+						} else {
+							p = r.left(what)
 						}
-						p := crashPoint{what: what, promised: r.promised, order: r.order}
 						p.verify(t, r.cfg, r.cfg.Dir, "opened anew")
 					})
 				}
@@ -115,7 +117,7 @@ func TestFailedSyncsOfDerivedFilesDoNotFence(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			under := durable()
 			fails := func(path string) bool { return strings.Contains(path, string(filepath.Separator)+name) }
-			r := newScripted(t, true, syncer{
+			r := newScripted(t, func(c *Config) { c.SyncFlush = true }, syncer{
 				file: func(f *os.File) error {
 					if fails(f.Name()) {
 						return errFaulty

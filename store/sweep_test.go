@@ -37,6 +37,20 @@ type scripted struct {
 	// tolerant runs end at the first error, which is put here.
 	tolerant bool
 	failed   error
+	// between is called after each step.
+	between func()
+}
+
+// lives are the ways in which the workload is run.
+var lives = []struct {
+	name   string
+	change func(*Config)
+}{
+	{"AsyncFlush", func(*Config) {}},
+	{"SyncFlush", func(c *Config) { c.SyncFlush = true }},
+	{"retention", func(c *Config) {
+		c.RetentionBytes, c.Retention, c.CleanInterval = 4*c.FileSize, time.Hour, time.Second
+	}},
 }
 
 // ok ends the test, or a tolerant run, when there is an error.
@@ -56,6 +70,9 @@ func (r *scripted) run(n int) {
 			return
 		}
 		step()
+		if r.between != nil {
+			r.between()
+		}
 	}
 }
 
@@ -66,9 +83,9 @@ type entry struct {
 	silent bool
 }
 
-func newScripted(t *testing.T, sync bool, disk syncer) *scripted {
+func newScripted(t *testing.T, change func(*Config), disk syncer) *scripted {
 	r := &scripted{t: t, cfg: testConfig(t), disk: disk}
-	r.cfg.SyncFlush = sync
+	change(&r.cfg)
 	return r
 }
 
@@ -184,6 +201,14 @@ func (r *scripted) workload() []func() {
 		put("T", 1, 1, 10),
 		wait(2 * DefaultCheckpointInterval),
 		put("T", 0, 1, 10),
+		wait(2 * time.Hour), // an idle log is deleted, whole
+		put("U", 0, 1, 10),
+		r.sync,
+		r.powerOff,
+		put("V", 3, 1, 10),
+		wait(2 * time.Hour),
+		r.powerOff,
+		put("V", 3, 1, 10),
 		r.close,
 	}
 }
@@ -194,6 +219,7 @@ type crashPoint struct {
 	dir      string // of a copy
 	promised int
 	order    []entry
+	min      int64               // first position, at the latest
 	bytes    map[string]int64    // as in a ledger, relative
 	names    map[string][]string // as in a ledger, relative
 	earlier  map[string]string   // folder, relative -> copy made at its last sync
@@ -229,6 +255,11 @@ func (r *scripted) pointAt(what string, earlier map[string]string) crashPoint {
 		p.earlier[relative(dir)] = copied
 	}
 	return p
+}
+
+// left is the folder itself, whose store has ended.
+func (r *scripted) left(what string) crashPoint {
+	return crashPoint{what: what, promised: r.promised, order: r.order, min: r.s.Positions().Min}
 }
 
 // copyChanging copies a folder in which names may come and go.
@@ -306,7 +337,7 @@ func (p *crashPoint) lose(t *testing.T, rng *rand.Rand) string {
 		for _, e := range names {
 			from, to := filepath.Join(copied, parent, e.Name()), filepath.Join(dir, parent, e.Name())
 			_, err := os.Stat(to)
-			replaced := err == nil && slices.Contains([]string{checkpointName}, e.Name())
+			replaced := err == nil && slices.Contains([]string{checkpointName, firstName}, e.Name())
 			if err == nil && !replaced || gone() {
 				continue
 			}
@@ -333,6 +364,7 @@ func (p *crashPoint) verify(t *testing.T, cfg Config, dir, how string) {
 	written := int(s.Positions().Written)
 	require.GreaterOrEqual(t, written, p.promised, what)
 	require.LessOrEqual(t, written, len(p.order), what)
+	require.LessOrEqual(t, s.Positions().Min, max(1, p.min), what)
 	order := append(slices.Clone(p.order[:written]), entry{queue: QueueID{"T", 0}, body: "new"})
 	_, err := s.Append(t.Context(), batchOf(t, s, "T", 0, "new"), AppendOptions{})
 	require.NoError(t, err, what)
@@ -345,17 +377,23 @@ func (p *crashPoint) verify(t *testing.T, cfg Config, dir, how string) {
 	require.NoError(t, os.RemoveAll(dir))
 }
 
-// compareEntries demands that a store holds exactly these records.
+// compareEntries demands that a store holds exactly these records, but for those
+// before its first position.
 func compareEntries(t *testing.T, s *Store, order []entry, what string) {
 	t.Helper()
-	want := make(map[QueueID][]string)
-	for _, e := range order {
-		if !e.silent {
-			want[e.queue] = append(want[e.queue], e.body)
+	want, min := make(map[QueueID][]string), make(map[QueueID]int)
+	for i, e := range order {
+		if e.silent {
+			continue
+		}
+		want[e.queue] = append(want[e.queue], e.body)
+		if int64(i)+1 < s.Positions().Min {
+			min[e.queue]++
 		}
 	}
 	for id, texts := range want {
-		require.Equal(t, texts, bodies(t, s, id.Topic, id.ID), "%s: %v", what, id)
+		require.Equal(t, Range{int64(min[id]), int64(len(texts))}, Range{s.MinOffset(id.Topic, id.ID), s.MaxOffset(id.Topic, id.ID)}, "%s: %v", what, id)
+		require.Equal(t, append([]string{}, texts[min[id]:]...), append([]string{}, bodies(t, s, id.Topic, id.ID)...), "%s: %v", what, id)
 	}
 	for id, r := range s.Queues() {
 		require.Equal(t, int64(len(want[id])), r.Max, "%s: %v", what, id)
@@ -366,12 +404,17 @@ func compareEntries(t *testing.T, s *Store, order []entry, what string) {
 
 func TestACrashAtAnySyncLosesNothingThatWasPromised(t *testing.T) {
 	t.Parallel()
-	for _, sync := range []bool{false, true} {
-		t.Run(fmt.Sprintf("SyncFlush=%t", sync), func(t *testing.T) {
+	for _, life := range lives {
+		t.Run(life.name, func(t *testing.T) {
 			t.Parallel()
 			rng := newSeed(t)
-			points := syncPoints(t, sync)
+			points := syncPoints(t, life.change)
 			require.Greater(t, len(points), 50)
+			firsts := make(map[int64]bool)
+			for _, p := range points {
+				firsts[p.min] = true
+			}
+			require.Equal(t, life.name == "retention", len(firsts) > 3, "%v", firsts)
 			cfg := Config{Cluster: "c", Broker: "broker-a", FileSize: MinFileSize, Retention: -1}
 			for i, p := range points {
 				if strings.HasPrefix(p.what, "after") && crashRounds(t) <= 3 {
@@ -389,13 +432,13 @@ func TestACrashAtAnySyncLosesNothingThatWasPromised(t *testing.T) {
 }
 
 // syncPoints runs the workload and returns a point before and after every sync.
-func syncPoints(t *testing.T, sync bool) (points []crashPoint) {
+func syncPoints(t *testing.T, change func(*Config)) (points []crashPoint) {
 	synctest.Test(t, func(inner *testing.T) {
 		disk := durable()
 		disk.ledger = newLedger()
-		r := newScripted(inner, sync, disk)
+		r := newScripted(inner, change, disk)
 		earlier := make(map[string]string)
-		var mu mutex // guards points and earlier: syncs may overlap
+		var mu sync.Mutex // guards points and earlier: syncs may overlap
 		note := func(what, path string, folder bool) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -422,30 +465,35 @@ func syncPoints(t *testing.T, sync bool) (points []crashPoint) {
 			note("after sync of", path, true)
 			return err
 		}
+		complete := 0
+		r.between = func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for ; complete < len(points); complete++ {
+				points[complete].min = r.s.Positions().Min
+			}
+		}
 		r.run(-1)
 	})
 	return points
 }
 
-// mutex is sync.Mutex where a parameter hides the package.
-type mutex = sync.Mutex
-
 func TestALossOfPowerAtAnyStepLosesNothingThatWasPromised(t *testing.T) {
 	t.Parallel()
-	for _, sync := range []bool{false, true} {
-		t.Run(fmt.Sprintf("SyncFlush=%t", sync), func(t *testing.T) {
+	for _, life := range lives {
+		t.Run(life.name, func(t *testing.T) {
 			t.Parallel()
 			n := 2
 			for i := 1; i < n; i++ {
 				synctest.Test(t, func(t *testing.T) {
-					r := newScripted(t, sync, durable())
+					r := newScripted(t, life.change, durable())
 					n = len(r.workload())
 					r.run(i)
 					if r.s.closed.Load() {
 						return // nothing is left to be lost
 					}
 					require.NoError(t, r.s.PowerOff())
-					p := crashPoint{what: fmt.Sprintf("step %d of %d", i, n), promised: r.promised, order: r.order}
+					p := r.left(fmt.Sprintf("step %d of %d", i, n))
 					p.verify(t, r.cfg, r.cfg.Dir, "power off")
 				})
 			}

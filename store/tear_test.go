@@ -5,7 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -179,112 +182,141 @@ func derivedFiles(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// derivedStore is a folder with every kind of derived file, and an older copy.
-func derivedStore(t *testing.T) (cfg Config, older string, order []entry) {
+// derivedStore is a folder with every kind of derived file, what it must hold, and
+// an older copy.
+func derivedStore(t *testing.T, change func(*Config)) (cfg Config, older string, p crashPoint) {
 	t.Helper()
 	cfg = testConfig(t)
-	r := &scripted{t: t, cfg: cfg, disk: durable()}
-	r.open()
-	for range 2 {
+	synctest.Test(t, func(inner *testing.T) {
+		r := &scripted{t: inner, cfg: cfg, disk: durable()}
+		change(&r.cfg)
+		r.open()
 		for range 2 {
-			r.put("T", 0, 205, 0)
-			r.put("T", 1, 30, 100)
-			r.put("U", 0, 205, 0)
+			for range 2 {
+				r.put("T", 0, 205, 0)
+				r.put("T", 1, 30, 100)
+				r.put("U", 0, 205, 0)
+				sleepThroughCheckpoints()
+			}
+			r.close()
+			if older == "" {
+				older = copyDir(t, cfg.Dir)
+				r.open()
+				r.put("W", 0, 1, 0)
+				time.Sleep(2 * time.Hour) // with retention only the end of W is left of it
+				r.put("T", 0, 205, 0)
+			}
 		}
-		mustClose(t, r.s)
-		if older == "" {
-			older = copyDir(t, cfg.Dir)
-			r.open()
-		}
-	}
-	return cfg, older, r.order
+		p = r.left("")
+	})
+	return cfg, older, p
 }
 
 // unclean makes a copy of the folder whose store went on and was killed.
-func unclean(t *testing.T, cfg Config, order []entry) (Config, []entry) {
+func unclean(t *testing.T, cfg Config, p crashPoint) (Config, crashPoint) {
 	t.Helper()
 	cfg.Dir = copyDir(t, cfg.Dir)
-	r := &scripted{t: t, cfg: cfg, disk: durable(), order: order[:len(order):len(order)]}
+	r := &scripted{t: t, cfg: cfg, disk: durable(), order: slices.Clip(p.order)}
 	r.open()
 	r.put("V", 0, 3, 10)
 	mustKill(t, r.s)
-	return cfg, r.order
+	return cfg, r.left("")
 }
 
 // intact opens a folder and demands that nothing of it is missing, now and after
 // it has gone on.
-func intact(t *testing.T, cfg Config, order []entry, what string) {
+func (p crashPoint) intact(t *testing.T, cfg Config, what string) {
 	t.Helper()
-	p := crashPoint{what: what, promised: len(order), order: order}
+	p.what, p.promised = what, len(p.order)
 	p.verify(t, cfg, cfg.Dir, "rebuilt")
+}
+
+// derivedLives are those of the lives after which other derived files are left.
+func derivedLives(t *testing.T, test func(*testing.T, Config, string, crashPoint)) {
+	for _, life := range lives {
+		if life.name == "SyncFlush" {
+			continue
+		}
+		t.Run(life.name, func(t *testing.T) {
+			t.Parallel()
+			cfg, older, p := derivedStore(t, life.change)
+			require.Equal(t, life.name == "retention", p.min > 1)
+			test(t, cfg, older, p)
+		})
+	}
 }
 
 func TestST06_EveryDerivedFileMayBeDeletedOrOld(t *testing.T) {
 	t.Parallel()
-	original, older, all := derivedStore(t)
-	names := derivedFiles(t, original.Dir)
-	require.Contains(t, names, checkpointName)
-	require.Contains(t, names, filepath.Join(queuesName, extentName(0)))
-	old := func(t *testing.T, dir, name string) {
-		data, err := os.ReadFile(filepath.Join(older, name))
-		if err != nil {
-			require.NoError(t, os.RemoveAll(filepath.Join(dir, name)))
-			return
+	derivedLives(t, func(t *testing.T, original Config, older string, all crashPoint) {
+		names := derivedFiles(t, original.Dir)
+		require.Contains(t, names, checkpointName)
+		require.Contains(t, names, filepath.Join(queuesName, extentName(0)))
+		old := func(t *testing.T, dir, name string) {
+			data, err := os.ReadFile(filepath.Join(older, name))
+			if err != nil {
+				require.NoError(t, os.RemoveAll(filepath.Join(dir, name)))
+				return
+			}
+			writeFile(t, filepath.Join(dir, name), data)
 		}
-		writeFile(t, filepath.Join(dir, name), data)
-	}
-	gone := func(t *testing.T, dir, name string) { require.NoError(t, os.Remove(filepath.Join(dir, name))) }
-	for _, clean := range []bool{true, false} {
-		from, order := original, all
-		if !clean {
-			from, order = unclean(t, original, all)
-		}
-		// Each file alone, each file but one, and all of them.
-		for kind, change := range map[string]func(*testing.T, string, string){"old": old, "deleted": gone} {
-			for i := -1; i < len(names); i++ {
-				for _, but := range []bool{false, true} {
-					cfg := from
-					cfg.Dir = copyDir(t, from.Dir)
-					what := fmt.Sprintf("clean %t, all %s", clean, kind)
-					for j, name := range names {
-						if i < 0 || (i == j) != but {
-							change(t, cfg.Dir, name)
+		gone := func(t *testing.T, dir, name string) { require.NoError(t, os.Remove(filepath.Join(dir, name))) }
+		for _, clean := range []bool{true, false} {
+			from, p := original, all
+			if !clean {
+				from, p = unclean(t, original, all)
+			}
+			// Each file alone, each file but one, and all of them.
+			for kind, change := range map[string]func(*testing.T, string, string){"old": old, "deleted": gone} {
+				for i := -1; i < len(names); i++ {
+					for _, but := range []bool{false, true} {
+						cfg := from
+						cfg.Dir = copyDir(t, from.Dir)
+						what := fmt.Sprintf("clean %t, all %s", clean, kind)
+						for j, name := range names {
+							if i < 0 || (i == j) != but {
+								change(t, cfg.Dir, name)
+							}
 						}
+						if i >= 0 {
+							what = fmt.Sprintf("clean %t, %s %s, the others not: %t", clean, names[i], kind, !but)
+						}
+						p.intact(t, cfg, what)
 					}
-					if i >= 0 {
-						what = fmt.Sprintf("clean %t, %s %s, the others not: %t", clean, names[i], kind, !but)
-					}
-					intact(t, cfg, order, what)
 				}
 			}
 		}
-	}
+	})
 }
 
 func TestST04_EveryDerivedFileMayBeTornOrZeroed(t *testing.T) {
 	t.Parallel()
-	original, _, all := derivedStore(t)
-	for _, clean := range []bool{true, false} {
-		from, order := original, all
-		if !clean {
-			from, order = unclean(t, original, all)
-		}
-		for _, name := range derivedFiles(t, from.Dir) {
-			data, err := os.ReadFile(filepath.Join(from.Dir, name))
-			require.NoError(t, err)
-			for what, torn := range map[string][]byte{
-				"empty": nil, "half": data[:len(data)/2], "a byte short": data[:len(data)-1], "zeros": make([]byte, len(data)),
-				"more zeros": make([]byte, 1<<20), "half zeros": append(append([]byte{}, data[:len(data)/2]...), make([]byte, len(data)-len(data)/2)...),
-				"first half zeros": append(make([]byte, len(data)/2), data[len(data)/2:]...),
-				"a zero tail":      append(append([]byte{}, data...), make([]byte, blockSize)...), "twice": append(append([]byte{}, data...), data...),
-			} {
-				cfg := from
-				cfg.Dir = change(t, from.Dir, filepath.Join(from.Dir, name), torn)
-				mend(t, cfg)
-				intact(t, cfg, order, fmt.Sprintf("clean %t, %s: %s", clean, name, what))
+	derivedLives(t, func(t *testing.T, original Config, _ string, all crashPoint) {
+		for _, clean := range []bool{true, false} {
+			from, p := original, all
+			if !clean {
+				from, p = unclean(t, original, all)
+			}
+			for _, name := range derivedFiles(t, from.Dir) {
+				data, err := os.ReadFile(filepath.Join(from.Dir, name))
+				require.NoError(t, err)
+				half := len(data) / 2
+				for what, torn := range map[string][]byte{
+					"empty": nil, "half": data[:half], "a byte short": data[:len(data)-1], "zeros": make([]byte, len(data)),
+					"more zeros":       make([]byte, 1<<20),
+					"half zeros":       slices.Concat(data[:half], make([]byte, len(data)-half)),
+					"first half zeros": slices.Concat(make([]byte, half), data[half:]),
+					"a zero tail":      slices.Concat(data, make([]byte, blockSize)),
+					"twice":            slices.Concat(data, data),
+				} {
+					cfg := from
+					cfg.Dir = change(t, from.Dir, filepath.Join(from.Dir, name), torn)
+					mend(t, cfg)
+					p.intact(t, cfg, fmt.Sprintf("clean %t, %s: %s", clean, name, what))
+				}
 			}
 		}
-	}
+	})
 }
 
 // mend opens a folder and checks it, which finds blocks that are damaged behind
@@ -307,7 +339,7 @@ func TestST04_EveryFlippedByteOfADerivedFileIsSeenOrHarmless(t *testing.T) {
 	r.open()
 	r.put("T", 0, 206, 0) // a block and a tail
 	mustClose(t, r.s)
-	order := r.order
+	p := r.left("")
 	// The bytes of the heads; of those that one checksum covers with them, more
 	// in many rounds.
 	every := max(1, 1000/crashRounds(t))
@@ -323,7 +355,7 @@ func TestST04_EveryFlippedByteOfADerivedFileIsSeenOrHarmless(t *testing.T) {
 			cfg := original
 			cfg.Dir = change(t, original.Dir, filepath.Join(original.Dir, name), flipped)
 			mend(t, cfg)
-			intact(t, cfg, order, fmt.Sprintf("byte %d of %s", at, name))
+			p.intact(t, cfg, fmt.Sprintf("byte %d of %s", at, name))
 		}
 	}
 }
@@ -350,4 +382,50 @@ func TestFlippedFORMATNeverOpensAsSomethingElse(t *testing.T) {
 		assertBodies(t, s, "T", 0, []string{"m"})
 		mustClose(t, s)
 	}
+}
+
+// A damaged or missing commitlog/first is seen. Where the checkpoint says the
+// same as it did, nothing is lost by it.
+func TestADamagedFirstMarkIsSeenOrHarmless(t *testing.T) {
+	t.Parallel()
+	original, _, p := derivedStore(t, lives[2].change)
+	path := filepath.Join(original.Dir, commitLogName, firstName)
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	harmless := 0
+	try := func(what string, damaged []byte, checkpoint bool) {
+		cfg := original
+		cfg.Dir = change(t, original.Dir, path, damaged)
+		if damaged == nil {
+			require.NoError(t, os.Remove(filepath.Join(cfg.Dir, commitLogName, firstName)))
+		}
+		if !checkpoint {
+			require.NoError(t, os.Remove(filepath.Join(cfg.Dir, checkpointName)))
+		}
+		s, err := Open(cfg)
+		if err != nil {
+			require.ErrorContains(t, err, cfg.Dir, what)
+			return
+		}
+		if s.Err() != nil {
+			require.ErrorIs(t, s.Err(), ErrReadOnly, what)
+			require.ErrorContains(t, s.Err(), cfg.Dir, what)
+			require.NoError(t, s.Close())
+			return
+		}
+		harmless++
+		require.NoError(t, s.Kill())
+		p.intact(t, cfg, what)
+	}
+	for _, checkpoint := range []bool{true, false} {
+		for at := range data {
+			flipped := slices.Clone(data)
+			flipped[at] ^= 0x10
+			try(fmt.Sprintf("byte %d flipped, checkpoint %t", at, checkpoint), flipped, checkpoint)
+			try(fmt.Sprintf("cut at %d, checkpoint %t", at, checkpoint), data[:at:at], checkpoint)
+		}
+		try(fmt.Sprintf("missing, checkpoint %t", checkpoint), nil, checkpoint)
+		try(fmt.Sprintf("zeros, checkpoint %t", checkpoint), make([]byte, len(data)), checkpoint)
+	}
+	require.NotZero(t, harmless, "with a checkpoint beside it")
 }
