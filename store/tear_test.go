@@ -422,7 +422,9 @@ func TestADamagedFirstMarkIsSeenOrHarmless(t *testing.T) {
 			flipped := slices.Clone(data)
 			flipped[at] ^= 0x10
 			try(fmt.Sprintf("byte %d flipped, checkpoint %t", at, checkpoint), flipped, checkpoint)
-			try(fmt.Sprintf("cut at %d, checkpoint %t", at, checkpoint), data[:at:at], checkpoint)
+			if at%8 == 0 {
+				try(fmt.Sprintf("cut at %d, checkpoint %t", at, checkpoint), data[:at:at], checkpoint)
+			}
 		}
 		try(fmt.Sprintf("missing, checkpoint %t", checkpoint), nil, checkpoint)
 		try(fmt.Sprintf("zeros, checkpoint %t", checkpoint), make([]byte, len(data)), checkpoint)
