@@ -85,9 +85,16 @@ type entry struct {
 }
 
 func newScripted(t *testing.T, change func(*Config), disk syncer) *scripted {
-	r := &scripted{t: t, cfg: testConfig(t), disk: disk}
+	r := &scripted{t: t, cfg: sweepConfig(t), disk: disk}
 	change(&r.cfg)
 	return r
+}
+
+// sweepConfig has tables and index files so small that there are many.
+func sweepConfig(t *testing.T) Config {
+	cfg := testConfig(t)
+	cfg.tableEntries, cfg.indexBlocks = 60, 6
+	return cfg
 }
 
 func (r *scripted) open() {
@@ -136,8 +143,8 @@ func (r *scripted) append(topic string, queue, n, size int, sysFlag int32) {
 	r.mu.Lock()
 	for range n {
 		e := entry{queue: QueueID{topic, queue}, body: fmt.Sprintf("%d %s", len(r.order), strings.Repeat("x", size)), silent: sysFlag != 0}
-		rec := record(topic, queue, e.body, "tag")
-		rec.SysFlag = sysFlag
+		rec := keyedRecord(topic, e.body, fmt.Sprint("uniq", len(r.order)), fmt.Sprint("all key", len(r.order)%10))
+		rec.QueueID, rec.SysFlag = int32(queue), sysFlag
 		require.NoError(r.t, b.Add(rec))
 		r.order = append(r.order, e)
 	}
@@ -401,6 +408,21 @@ func compareEntries(t *testing.T, s *Store, order []entry, what string) {
 		require.Equal(t, int64(len(want[id])), r.Max, "%s: %v", what, id)
 	}
 	require.Equal(t, int64(len(order)), s.Positions().Written, what)
+	// Check looks at every key; this, whether queries find them.
+	for i := len(order) - 1; i >= 0; i -= 1 + len(order)/20 {
+		e := order[i]
+		if e.silent || e.body == "new" {
+			continue
+		}
+		found, err := s.QueryKey(t.Context(), KeyQuery{Topic: e.queue.Topic, Key: fmt.Sprint("uniq", i), Max: 2})
+		require.NoError(t, err, what)
+		if int64(i)+1 < s.Positions().Min {
+			require.Empty(t, found, "%s: key of position %d", what, i+1)
+			continue
+		}
+		require.Len(t, found, 1, "%s: key of position %d", what, i+1)
+		require.Equal(t, e.body, string(message.View(found[0]).Body()), what)
+	}
 	require.NoError(t, s.Check(t.Context()), what)
 }
 
@@ -417,7 +439,7 @@ func TestACrashAtAnySyncLosesNothingThatWasPromised(t *testing.T) {
 				firsts[p.min] = true
 			}
 			require.Equal(t, life.name == "retention", len(firsts) > 3, "%v", firsts)
-			cfg := Config{Cluster: "c", Broker: "broker-a", FileSize: MinFileSize}
+			cfg := sweepConfig(t)
 			for i, p := range points {
 				p.what = fmt.Sprintf("point %d of %d, %s", i, len(points), p.what)
 				every := crashRounds(t) > 3 // in ordinary runs one of them, another each time
