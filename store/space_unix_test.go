@@ -38,7 +38,7 @@ func TestAShortWriteAtAnyLengthLosesNothingThatWasAcknowledged(t *testing.T) {
 				more := order
 				for range 1 + i%7 {
 					more = append(more, entry{queue: QueueID{"T", i % 3}, body: fmt.Sprintf("%d %0*d", len(more), sizes[i%len(sizes)], 0)})
-					require.NoError(t, b.Add(record("T", i%3, more[len(more)-1].body, "")))
+					require.NoError(t, b.Add(more[len(more)-1].record(len(more)-1)))
 				}
 				if _, failure = s.Append(t.Context(), b, AppendOptions{}); failure == nil {
 					order = more

@@ -84,6 +84,13 @@ type entry struct {
 	silent bool
 }
 
+// record is the record of the n-th entry, counted from 0.
+func (e entry) record(n int) *message.Record {
+	rec := keyedRecord(e.queue.Topic, e.body, fmt.Sprint("uniq", n), fmt.Sprint("all key", n%10))
+	rec.QueueID = int32(e.queue.ID)
+	return rec
+}
+
 func newScripted(t *testing.T, change func(*Config), disk syncer) *scripted {
 	r := &scripted{t: t, cfg: sweepConfig(t), disk: disk}
 	change(&r.cfg)
@@ -143,8 +150,8 @@ func (r *scripted) append(topic string, queue, n, size int, sysFlag int32) {
 	r.mu.Lock()
 	for range n {
 		e := entry{queue: QueueID{topic, queue}, body: fmt.Sprintf("%d %s", len(r.order), strings.Repeat("x", size)), silent: sysFlag != 0}
-		rec := keyedRecord(topic, e.body, fmt.Sprint("uniq", len(r.order)), fmt.Sprint("all key", len(r.order)%10))
-		rec.QueueID, rec.SysFlag = int32(queue), sysFlag
+		rec := e.record(len(r.order))
+		rec.SysFlag = sysFlag
 		require.NoError(r.t, b.Add(rec))
 		r.order = append(r.order, e)
 	}
