@@ -101,9 +101,9 @@ func (l *keyedLog) append(s *Store, n int) {
 
 // find is QueryKey by looking at everything.
 func (l *keyedLog) find(q KeyQuery) (found []string) {
-	for _, k := range slices.Backward(l.all) {
+	for i, k := range slices.Backward(l.all) {
 		at := time.UnixMilli(k.time)
-		if k.topic != q.Topic || !k.has(q.Key) || !q.From.IsZero() && at.Before(q.From) || !q.To.IsZero() && at.After(q.To) {
+		if q.Below > 0 && int64(i+1) >= q.Below || k.topic != q.Topic || !k.has(q.Key) || !q.From.IsZero() && at.Before(q.From) || !q.To.IsZero() && at.After(q.To) {
 			continue
 		}
 		if found = append(found, k.body); len(found) == max(1, q.Max) {
@@ -136,6 +136,9 @@ func (l *keyedLog) compare(s *Store) {
 			if n := len(l.all); n > 0 && l.rng.IntN(2) == 0 {
 				q.From = time.UnixMilli(l.all[l.rng.IntN(n)].time - int64(l.rng.IntN(2)))
 				q.To = time.UnixMilli(l.all[l.rng.IntN(n)].time + int64(l.rng.IntN(2)))
+			}
+			if l.rng.IntN(2) == 0 {
+				q.Below = int64(l.rng.IntN(len(l.all)+3)) - 1
 			}
 			require.Equal(l.t, l.find(q), queried(l.t, s, q), "%+v", q)
 		}
@@ -190,6 +193,60 @@ func TestQueryKeyFindsRecordsByUniqueKeyAndByEachOfTheirKeys(t *testing.T) {
 	assert.Equal(t, []string{"5", "1"}, queried(t, s, KeyQuery{Topic: "T", Key: "b", Max: 2}))
 	assert.Equal(t, []string{"5"}, queried(t, s, KeyQuery{Topic: "T", Key: "b"}))
 	assert.Empty(t, queried(t, s, KeyQuery{Topic: "unknown", Key: "b", Max: 10}))
+}
+
+func TestAQueryGoesOnBelowWhereTheLastOneEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // all of one millisecond
+		s := mustOpen(t, indexConfig(t))
+		const n = 500
+		for i := range n {
+			b := s.NewBatch()
+			require.NoError(t, b.Add(keyedRecord("T", fmt.Sprintf("%03d", i), "", "k other")))
+			require.NoError(t, b.Add(keyedRecord("T", "", "", "other")))
+			_, err := s.Append(t.Context(), b, AppendOptions{})
+			require.NoError(t, err)
+			if i == n/2 {
+				settle(t, s)
+			}
+		}
+		var want []string
+		for i := range n {
+			want = append(want, fmt.Sprintf("%03d", n-1-i))
+		}
+		first, err := s.QueryKey(t.Context(), KeyQuery{Topic: "T", Key: "k", Max: 1})
+		require.NoError(t, err)
+		size := len(first[0])
+		for what, limit := range map[string]KeyQuery{
+			"by number":              {Max: 7},
+			"by bytes":               {Max: n, MaxBytes: 7 * size},
+			"by some bytes more":     {Max: n, MaxBytes: 6*size + 1},
+			"by less than a record":  {Max: n, MaxBytes: 1},
+			"by number before bytes": {Max: 7, MaxBytes: 8 * size},
+			"by bytes before number": {Max: 8, MaxBytes: 7 * size},
+			"not at all":             {Max: n + 1, MaxBytes: -1, Below: -1},
+		} {
+			each := 7
+			switch {
+			case limit.MaxBytes == 1:
+				each = 1
+			case limit.Max > n:
+				each = n
+			}
+			limit.Topic, limit.Key = "T", "k"
+			var got []string
+			for len(got) < n {
+				records, err := s.QueryKey(t.Context(), limit)
+				require.NoError(t, err, what)
+				require.Len(t, records, min(each, n-len(got)), what)
+				for _, rec := range records {
+					got = append(got, string(message.View(rec).Body()))
+					limit.Below = message.View(rec).Position()
+				}
+			}
+			assert.Equal(t, want, got, what)
+			assert.Empty(t, queried(t, s, limit), "%s: the end", what)
+		}
+	})
 }
 
 func TestQueryKeyTakesStoreTimesToTheMillisecondBothBoundsIncluded(t *testing.T) {

@@ -20,8 +20,14 @@ type KeyQuery struct {
 	// From and To bound the store times, both included; the zero time is no
 	// bound. Store times count milliseconds.
 	From, To time.Time
+	// Below is a position that all records lie below, so that a query can go on
+	// where another one ended; 0 or less is no bound.
+	Below int64
 	// Max bounds the number of records; 0 or less asks for one.
 	Max int
+	// MaxBytes ends the query with the record that takes the size of all to it; 0
+	// or less is no bound.
+	MaxBytes int
 }
 
 // QueryKey returns the records of a topic whose unique key is q.Key, or among
@@ -42,7 +48,13 @@ func (s *Store) QueryKey(ctx context.Context, q KeyQuery) ([][]byte, error) {
 	}
 	search := keySearch{
 		s: s, ctx: ctx, topic: q.Topic, key: q.Key, hash: keyHash(topicHash(q.Topic), q.Key),
-		from: math.MinInt64, to: math.MaxInt64, max: max(1, q.Max), below: math.MaxInt64,
+		from: math.MinInt64, to: math.MaxInt64, max: max(1, q.Max), bytes: math.MaxInt, below: math.MaxInt64,
+	}
+	if q.MaxBytes > 0 {
+		search.bytes = q.MaxBytes
+	}
+	if q.Below > 0 {
+		search.below = q.Below
 	}
 	if !q.From.IsZero() {
 		search.from = q.From.UnixMilli()
@@ -78,8 +90,9 @@ type keySearch struct {
 	hash       uint32
 	from, to   int64 // store times, milliseconds
 	max        int
+	bytes      int // what may still be added, and then one more
 	found      [][]byte
-	below      int64 // positions from here on have been looked at
+	below      int64 // positions from here on have been looked at, or are not asked for
 }
 
 // run looks at everything from the newest on.
@@ -136,11 +149,11 @@ func (q *keySearch) run(v keyView) error {
 	return nil
 }
 
-func (q *keySearch) done() bool { return len(q.found) >= q.max }
+func (q *keySearch) done() bool { return len(q.found) >= q.max || q.bytes <= 0 }
 
 // misses reports whether nothing of what a table or run covers is asked for, or there.
 func (q *keySearch) misses(s keySpan) bool {
-	return s.lastTime < q.from || s.firstTime > q.to || s.last < q.s.log.min()
+	return s.lastTime < q.from || s.firstTime > q.to || s.last < q.s.log.min() || s.first >= q.below
 }
 
 // table looks at the entries of a table.
@@ -181,6 +194,7 @@ func (q *keySearch) look(s keySpan, e keyEntry) error {
 	}
 	if string(v.Topic()) == q.topic && indexedOf(string(v.Properties())).has(q.key) {
 		q.found = append(q.found, rec)
+		q.bytes -= len(rec)
 	}
 	return nil
 }
