@@ -61,10 +61,13 @@
 // disk: the store is fenced. Appends fail with [ErrFenced], reads go on, and
 // [Store.Repair], or opening the store anew, repairs it. When the write failed for
 // a lack of space that happens by itself as soon as there is some; and before the
-// disk is full, below Config.MinFreeBytes, appends fail with [ErrDiskFull]. A crash may tear off what had not been
-// synced; it is cut at the next open, and [Store.Cut] tells. Damage to what had
-// been synced is never cut: the store opens read-only and [Store.Err] names file
-// and position.
+// disk is full, below Config.MinFreeBytes, appends fail with [ErrDiskFull]. A crash
+// may tear off what had not been synced; it is cut at the next open, and
+// [Store.Cut] tells. Damage to what had been synced is never cut: the store opens
+// read-only and [Store.Err] names file and position.
+//
+// [Store.PowerOff] leaves what a loss of power leaves at the least: all that an
+// fsync has covered, by a ledger that is kept of them, and nothing else.
 //
 // # What it does not do
 //
