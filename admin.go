@@ -24,14 +24,15 @@ type AdminConfig struct {
 	Logger      *slog.Logger  // nil = silent
 }
 
-// Admin looks after the topics of a cluster. Safe for concurrent use.
-// Java: DefaultMQAdminExt.
+// Admin looks after the topics of a cluster and looks messages up. Safe for
+// concurrent use. Java: DefaultMQAdminExt.
 type Admin struct {
 	cfg    AdminConfig
 	id     identity
 	log    *slog.Logger
 	life   life
 	client *client.Client
+	codec  *message.Codec
 }
 
 // NewAdmin checks cfg and starts nothing. An unusable config is
@@ -62,13 +63,18 @@ func (a *Admin) Start(ctx context.Context) error {
 			RouteRefresh: def.RouteRefresh, Heartbeat: def.ClientHeartbeat, Logger: a.log,
 		})
 		a.client.Start()
+		a.codec = message.NewCodec()
 		return nil
 	})
 }
 
 // Close ends the sessions.
 func (a *Admin) Close() error {
-	return a.life.close(func() error { return a.client.Close() }, func() error { return nil })
+	return a.life.close(func() error {
+		err := a.client.Close()
+		a.codec.Close() // what a call still decodes, it decodes all the same
+		return err
+	}, func() error { return nil })
 }
 
 // TopicConfig describes a topic for CreateTopic.
@@ -140,19 +146,26 @@ func (a *Admin) CreateTopic(ctx context.Context, t TopicConfig) error {
 	config := protocol.TopicConfig{Name: t.Name, ReadQueues: t.ReadQueues, WriteQueues: t.WriteQueues, Perm: t.Perm}
 	var errs []error
 	for _, b := range brokers {
-		conn, err := a.client.Broker(ctx, b.addr)
-		if err == nil {
-			_, err = conn.CreateTopic(ctx, &protocol.CreateTopicRequest{Config: config})
-			var answered *protocol.Error
-			if err != nil && !errors.As(err, &answered) {
-				a.client.Lost(b.addr, conn)
-			}
-		}
-		if err != nil {
+		if _, err := ask(ctx, a, b.addr, protocol.BrokerConn.CreateTopic, &protocol.CreateTopicRequest{Config: config}); err != nil {
 			errs = append(errs, fmt.Errorf("create topic %s on %s: %w", t.Name, b.name, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// ask calls the broker at addr. A session that broke is given up; one whose
+// answer is only late is kept, others may be waiting on it.
+func ask[Q, R any](ctx context.Context, a *Admin, addr string, method func(protocol.BrokerConn, context.Context, *Q) (*R, error), q *Q) (*R, error) {
+	conn, err := a.client.Broker(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := method(conn, ctx, q)
+	var answered *protocol.Error
+	if err != nil && !errors.As(err, &answered) && ctx.Err() == nil {
+		a.client.Lost(addr, conn)
+	}
+	return resp, err
 }
 
 type master struct{ name, addr string }

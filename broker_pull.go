@@ -2,7 +2,6 @@ package pocketmq
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"slices"
 	"time"
@@ -136,10 +135,7 @@ func (s *brokerSession) read(q *protocol.PullMessageRequest, match func(int64) b
 		MaxMessages: min(q.MaxMessages, maxPullMessages), MaxBytes: maxPullBytes, Match: match,
 	})
 	if err != nil {
-		if errors.Is(err, store.ErrClosed) {
-			return nil, protocol.Errorf(protocol.ServiceNotAvailable, "%s is closed", s.cfg.Name)
-		}
-		return nil, err
+		return nil, s.storeError(err)
 	}
 	if len(got.Records) > 0 {
 		s.gets.count.Add(int64(len(got.Records)))

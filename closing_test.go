@@ -217,6 +217,16 @@ func TestSnapshotsAnswerBeforeStartAndAfterAnEarlyClose(t *testing.T) {
 					assert.Error(t, err)
 					_, err = a.Route(ctx, "T")
 					assert.Error(t, err)
+					_, err = a.TopicStats(ctx, "T")
+					assert.Error(t, err)
+					_, err = a.MessageByID(ctx, "7F01000200002A9F0000000000000001")
+					assert.Error(t, err)
+					_, err = a.MessageByID(ctx, "")
+					assert.Error(t, err)
+					_, err = a.MessageByUniqueKey(ctx, "T", "k")
+					assert.Error(t, err)
+					_, err = a.MessagesByKey(ctx, "T", "k", time.Time{}, time.Time{}, 0)
+					assert.Error(t, err)
 					assert.Error(t, a.CreateTopic(ctx, pocketmq.TopicConfig{Name: "T"}))
 				}}
 			},

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pocketmq/pocketmq"
+	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
@@ -95,7 +97,7 @@ func (e *errorTexts) add(name string, err error) {
 func TestErrorTexts(t *testing.T) {
 	got := &errorTexts{text: make(map[string]string)}
 	for _, collect := range []func(t *testing.T, e *errorTexts){
-		configErrors, nameErrors, folderErrors, routeErrors, sendErrors, answeredErrors, lifeErrors, clusterErrors, damageErrors,
+		configErrors, nameErrors, folderErrors, routeErrors, sendErrors, answeredErrors, lifeErrors, clusterErrors, damageErrors, queryErrors,
 	} {
 		synctest.Test(t, func(t *testing.T) { collect(t, got) })
 	}
@@ -518,4 +520,45 @@ func TestScaledTimings(t *testing.T) {
 	levels := []time.Duration{time.Second}
 	_ = pocketmq.Timings{DelayLevels: levels}.Scaled(5)
 	assert.True(t, slices.Equal([]time.Duration{time.Second}, levels), "the receiver is unchanged")
+}
+
+func queryErrors(t *testing.T, e *errorTexts) {
+	c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"orders": 1}, Groups: []pocketmq.BrokerGroup{
+		{Name: "broker-a", Addrs: []string{"127.1.0.21:10911"}}, {Name: "broker-b", Addrs: []string{"127.1.0.22:10911"}},
+	}})
+	p := producer(t, c, pocketmq.ProducerConfig{})
+	a := c.Admin()
+	res, err := p.SendTo(t.Context(), queue("orders", "broker-a", 0), text("orders", "x"))
+	require.NoError(t, err)
+	host := storeHost(t, c, "broker-a")
+	byID := func(name, id string) {
+		_, err := a.MessageByID(t.Context(), id)
+		e.add("query: "+name, err)
+	}
+	byID("by id, not kept", message.OffsetMsgID(host, 7))
+	byID("by id, nobody there", message.OffsetMsgID(netip.MustParseAddrPort("127.9.9.9:10911"), 1))
+	byID("by id, a short one", "7F01")
+	byID("by id, a producer's", "7F01000200012A9F0000000000000001")
+	_, err = a.MessageByUniqueKey(t.Context(), "orders", "4711")
+	e.add("query: by unique key, not kept", err)
+	_, err = a.MessageByUniqueKey(t.Context(), "ordrs", res.MsgID)
+	e.add("query: by unique key, unknown topic", err)
+	_, err = a.MessageByUniqueKey(t.Context(), "orders", "")
+	e.add("query: by unique key, empty", err)
+	_, err = a.MessagesByKey(t.Context(), "orders", "tea and jam", time.Unix(2, 0).UTC(), time.Unix(1, 0).UTC(), -7)
+	e.add("query: by key, nothing right", err)
+	_, err = a.TopicStats(t.Context(), "../orders")
+	e.add("query: topic statistics, bad name", err)
+
+	refused := c.Inject(pocketmq.Fault{Node: "broker-b/0", Err: &pocketmq.Error{Code: protocol.SystemBusy, Remark: "too many requests"}})
+	_, err = a.MessagesByKey(t.Context(), "orders", "tea", time.Time{}, time.Time{}, 0)
+	e.add("query: by key, one broker is busy", err)
+	refused.Remove()
+	silent := c.Inject(pocketmq.Fault{Node: "broker-b/0", Drop: true})
+	_, err = a.TopicStats(t.Context(), "orders")
+	e.add("query: topic statistics, one broker is silent", err)
+	silent.Remove()
+	require.NoError(t, c.Admin().Close())
+	_, err = a.TopicStats(t.Context(), "orders")
+	e.add("query: after close", err)
 }

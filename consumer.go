@@ -166,7 +166,7 @@ func (c *Consumer) Start(ctx context.Context) error {
 		})
 		engine = consume.New(consume.Config{
 			Group: c.cfg.Group, ClientID: c.id.clientID, Client: c.client, Codec: c.codec,
-			Subscriptions: c.subs, Handler: c.cfg.Handler, From: c.cfg.From.from, Strategy: c.cfg.Strategy,
+			Subscriptions: c.subs, Handler: c.cfg.Handler, From: c.cfg.From.from, FromTime: c.cfg.From.at, Strategy: c.cfg.Strategy,
 			Concurrency: c.cfg.Concurrency, BatchSize: c.cfg.BatchSize, PullBatchSize: c.cfg.PullBatchSize, MaxCached: c.cfg.MaxCached,
 			MaxCachedBytes: c.cfg.MaxCachedBytes, MaxCachedTotal: c.cfg.MaxCachedTotal, MaxSpan: c.cfg.MaxSpan,
 			CloseTimeout: c.cfg.CloseTimeout,

@@ -276,6 +276,131 @@ func ExampleAdmin() {
 	// no route for topic "ordesr": ns-0: not found; did you mean "orders"? Create it with Admin.CreateTopic or ClusterConfig.Topics
 }
 
+// Messages are found by the keys that their senders gave them, newest first.
+func ExampleAdmin_MessagesByKey() {
+	ctx := context.Background()
+	c := exampleCluster()
+	defer c.Close()
+	p, err := c.StartProducer(ctx, pocketmq.ProducerConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, step := range []string{"ordered", "paid", "shipped"} {
+		m := &pocketmq.Message{Topic: "orders", Keys: []string{"order-4711", "customer-7"}, Body: []byte(step)}
+		if _, err := p.Send(ctx, m); err != nil {
+			log.Fatal(err)
+		}
+	}
+	found, err := c.Admin().MessagesByKey(ctx, "orders", "order-4711", time.Time{}, time.Time{}, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, m := range found {
+		fmt.Printf("%s %v\n", m.Body, m.Keys)
+	}
+	// Output:
+	// shipped [order-4711 customer-7]
+	// paid [order-4711 customer-7]
+	// ordered [order-4711 customer-7]
+}
+
+// A message is found by the id that its producer made, which logs show, and by
+// the id of its place, which brokers' tools show.
+func ExampleAdmin_MessageByUniqueKey() {
+	ctx := context.Background()
+	c := exampleCluster()
+	defer c.Close()
+	p, err := c.StartProducer(ctx, pocketmq.ProducerConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	res, err := p.Send(ctx, &pocketmq.Message{Topic: "orders", Body: []byte("1 x tea")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	m, err := c.Admin().MessageByUniqueKey(ctx, "orders", res.MsgID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s at %v %d\n", m.Body, m.Queue, m.QueueOffset)
+	same, err := c.Admin().MessageByID(ctx, res.OffsetMsgID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the same:", same.MsgID == m.MsgID)
+	_, err = c.Admin().MessageByUniqueKey(ctx, "orders", "no such id")
+	fmt.Println("not found:", errors.Is(err, pocketmq.ErrNotFound))
+	// Output:
+	// 1 x tea at orders@broker-a:0 0
+	// the same: true
+	// not found: true
+}
+
+func ExampleAdmin_TopicStats() {
+	ctx := context.Background()
+	c := exampleCluster()
+	defer c.Close()
+	p, err := c.StartProducer(ctx, pocketmq.ProducerConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		if _, err := p.Send(ctx, &pocketmq.Message{Topic: "orders", Body: []byte("1 x tea")}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	stats, err := c.Admin().TopicStats(ctx, "orders")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for q, s := range stats {
+		fmt.Println(q, "holds", s.MinOffset, "to", s.MaxOffset-1)
+	}
+	// Output: orders@broker-a:0 holds 0 to 2
+}
+
+// A new group starts with what was stored from an instant on.
+func ExampleFromTime() {
+	ctx := context.Background()
+	c := exampleCluster()
+	defer c.Close()
+	p, err := c.StartProducer(ctx, pocketmq.ProducerConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var second time.Time // when the second one was stored
+	for _, body := range []string{"first", "second", "third"} {
+		res, err := p.Send(ctx, &pocketmq.Message{Topic: "orders", Body: []byte(body)})
+		if err != nil {
+			log.Fatal(err)
+		}
+		m, err := c.Admin().MessageByID(ctx, res.OffsetMsgID)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if body == "second" {
+			second = m.StoreTime
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	got := make(chan string, 3)
+	_, err = c.StartConsumer(ctx, pocketmq.ConsumerConfig{
+		Group:         "audit",
+		Subscriptions: map[string]pocketmq.Filter{"orders": {}},
+		From:          pocketmq.FromTime(second),
+		Concurrency:   1,
+		Handler: func(_ context.Context, msgs []*pocketmq.MessageExt) error {
+			got <- string(msgs[0].Body)
+			return nil
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(<-got, <-got)
+	// Output: second third
+}
+
 // A name server and a broker of one's own, wired by hand: what Cluster does.
 func ExampleBroker() {
 	ctx := context.Background()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -310,4 +311,12 @@ func entries(t testing.TB, data []byte) []span {
 		at = end
 	}
 	return out
+}
+
+// storeHost is the address that a broker's records carry.
+func storeHost(t testing.TB, c *pocketmq.Cluster, group string) netip.AddrPort {
+	t.Helper()
+	host, err := netip.ParseAddrPort(c.Broker(group, 0).Addr())
+	require.NoError(t, err)
+	return host
 }

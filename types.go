@@ -3,6 +3,7 @@ package pocketmq
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/pocketmq/pocketmq/filter"
 	"github.com/pocketmq/pocketmq/message"
@@ -88,20 +89,37 @@ func (m FlushMode) String() string {
 
 // ConsumeFrom tells where a group without a committed offset starts. The zero
 // value is FromLastOffset. Java: ConsumeFromWhere.
-type ConsumeFrom struct{ from protocol.ConsumeFrom }
+type ConsumeFrom struct {
+	from protocol.ConsumeFrom
+	at   time.Time // of ConsumeFromTime
+}
 
 var (
 	// FromLastOffset starts at the end of each queue: only what is sent after
 	// the group's first start is consumed. A queue that still holds its first
 	// message starts at 0 all the same, as in RocketMQ.
-	FromLastOffset = ConsumeFrom{protocol.ConsumeFromLast}
+	FromLastOffset = ConsumeFrom{from: protocol.ConsumeFromLast}
 	// FromFirstOffset starts at the first message kept.
-	FromFirstOffset = ConsumeFrom{protocol.ConsumeFromFirst}
+	FromFirstOffset = ConsumeFrom{from: protocol.ConsumeFromFirst}
 )
 
+// FromTime starts at the first message of each queue that was stored in the
+// millisecond of t or later, by the broker's clock. A queue whose messages are
+// all older starts at its end, and what is sent to it then is consumed even if
+// t lies in the future. Java: CONSUME_FROM_TIMESTAMP, consumeTimestamp.
+//
+// Differs: a queue that still holds its first message starts at t, too.
+// RocketMQ's consumers start it at 0, whatever t says.
+func FromTime(t time.Time) ConsumeFrom {
+	return ConsumeFrom{from: protocol.ConsumeFromTime, at: t}
+}
+
 func (c ConsumeFrom) String() string {
-	if c.from == protocol.ConsumeFromFirst {
+	switch c.from {
+	case protocol.ConsumeFromFirst:
 		return "CONSUME_FROM_FIRST_OFFSET"
+	case protocol.ConsumeFromTime:
+		return "CONSUME_FROM_TIMESTAMP " + c.at.Format(time.RFC3339Nano)
 	}
 	return "CONSUME_FROM_LAST_OFFSET"
 }

@@ -25,6 +25,11 @@ type BrokerConn interface {
 	UpdateConsumerOffset(context.Context, *UpdateConsumerOffsetRequest) (*UpdateConsumerOffsetResponse, error)
 	GetMaxOffset(context.Context, *GetMaxOffsetRequest) (*GetMaxOffsetResponse, error)
 	GetMinOffset(context.Context, *GetMinOffsetRequest) (*GetMinOffsetResponse, error)
+	SearchOffset(context.Context, *SearchOffsetRequest) (*SearchOffsetResponse, error)
+	GetEarliestStoreTime(context.Context, *GetEarliestStoreTimeRequest) (*GetEarliestStoreTimeResponse, error)
+	QueryMessage(context.Context, *QueryMessageRequest) (*QueryMessageResponse, error)
+	ViewMessage(context.Context, *ViewMessageRequest) (*ViewMessageResponse, error)
+	GetTopicStats(context.Context, *GetTopicStatsRequest) (*GetTopicStatsResponse, error)
 	CreateTopic(context.Context, *CreateTopicRequest) (*CreateTopicResponse, error)
 	Close() error
 }
@@ -126,6 +131,7 @@ type ConsumeFrom int
 const (
 	ConsumeFromLast ConsumeFrom = iota
 	ConsumeFromFirst
+	ConsumeFromTime // CONSUME_FROM_TIMESTAMP; the time itself stays with the client
 )
 
 // Subscription is one topic of a group with its filter.
@@ -163,6 +169,11 @@ type QueryConsumerOffsetRequest struct {
 	Group   string
 	Topic   string
 	QueueID int
+
+	// CommittedOnly asks for what was committed and nothing else. Without it a
+	// group that has no offset is answered 0 while the queue still holds its
+	// first message. On the wire: setZeroIfNotFound = false.
+	CommittedOnly bool
 }
 
 // QueryConsumerOffsetResponse carries the committed offset. A group without

@@ -9,11 +9,15 @@ type Code int32
 const (
 	CodeSendMessage              Code = 10
 	CodePullMessage              Code = 11
+	CodeQueryMessage             Code = 12
 	CodeQueryConsumerOffset      Code = 14
 	CodeUpdateConsumerOffset     Code = 15
 	CodeCreateTopic              Code = 17
+	CodeSearchOffset             Code = 29
 	CodeGetMaxOffset             Code = 30
 	CodeGetMinOffset             Code = 31
+	CodeGetEarliestStoreTime     Code = 32
+	CodeViewMessage              Code = 33
 	CodeHeartbeat                Code = 34
 	CodeUnregisterClient         Code = 35
 	CodeGetConsumerList          Code = 38
@@ -22,6 +26,7 @@ const (
 	CodeUnregisterBroker         Code = 104
 	CodeGetRoute                 Code = 105
 	CodeGetClusterInfo           Code = 106
+	CodeGetTopicStats            Code = 202
 	CodeGetAllTopics             Code = 206
 	CodeQueryDataVersion         Code = 322
 	CodeBrokerHeartbeat          Code = 904

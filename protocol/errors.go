@@ -41,9 +41,10 @@ var (
 const (
 	RemarkDiskFull   = "[DISK_FULL]"
 	RemarkFenced     = "[FENCED]"
-	RemarkBodyTooBig = "[BODY_TOO_LARGE]" // with MessageIllegal
-	RemarkBadName    = "[ILLEGAL_NAME]"   // with InvalidParameter
-	RemarkRole       = "[NOT_MASTER]"     // with SlaveNotAvailable outside sends
+	RemarkBodyTooBig = "[BODY_TOO_LARGE]"                    // with MessageIllegal
+	RemarkBadName    = "[ILLEGAL_NAME]"                      // with InvalidParameter
+	RemarkRole       = "[NOT_MASTER]"                        // with SlaveNotAvailable outside sends
+	RemarkNoMessage  = "can not find message by the offset," // with SystemError, RocketMQ's own: to ViewMessage
 )
 
 // Error is an answer that is not a success. It is the same from memory and
@@ -76,6 +77,10 @@ func (e *Error) Is(target error) bool {
 // the code has none. This is the one table of codes and sentinels.
 func (e *Error) Sentinel() error {
 	switch e.Code {
+	case SystemError:
+		if strings.HasPrefix(e.Remark, RemarkNoMessage) {
+			return ErrNotFound
+		}
 	case SystemBusy:
 		return ErrBrokerBusy
 	case RequestCodeNotSupported:

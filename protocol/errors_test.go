@@ -23,6 +23,7 @@ func TestEveryCodeMatchesItsSentinelAndNoOther(t *testing.T) {
 		want   error
 	}{
 		{SystemError, "x", nil},
+		{SystemError, RemarkNoMessage + " 7", ErrNotFound},
 		{SystemBusy, "x", ErrBrokerBusy},
 		{RequestCodeNotSupported, "x", ErrNotSupported},
 		{FlushDiskTimeout, "x", ErrFlushDiskTimeout},

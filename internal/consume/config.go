@@ -35,6 +35,7 @@ type Config struct {
 	Handler func(ctx context.Context, msgs []*message.Ext) error
 
 	From     protocol.ConsumeFrom // where a group without a committed offset starts
+	FromTime time.Time            // with ConsumeFromTime; brokers look at whole milliseconds
 	Strategy rebalance.Strategy   // shares queues among members; called by one goroutine at a time
 
 	Concurrency   int // workers; at least 1. Java: consumeThreadMax

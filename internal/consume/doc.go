@@ -21,8 +21,10 @@
 //   - A group without a committed offset starts where From says, for the queues
 //     that the topic's route showed while Start ran. A queue that appears later
 //     starts at its minimum, whatever From says, so that nothing sent meanwhile
-//     is skipped. A start offset above 0 that From decided is committed at once:
-//     a member that takes the queue over does not decide anew.
+//     is skipped; with ConsumeFromTime it starts at that time, or at that of
+//     Start if it is earlier. A start offset that From decided is committed at
+//     once (0 only with ConsumeFromTime, as brokers answer it otherwise): a
+//     member that takes the queue over does not decide anew.
 //   - While handlers of a revoked queue still run, this client does not take the
 //     same queue again.
 //   - Nothing polls. An engine whose pulls are held by brokers wakes for its own

@@ -16,13 +16,17 @@ import (
 // RebalancePushImpl.computePullFromWhereWithException.
 //
 // A committed offset always counts. Without one, From decides for queues that
-// were in the topic's route while Start ran: the end of the queue, or its
-// minimum. Any other queue starts at its minimum. What was decided is committed
-// at once unless it is 0, so that a member which takes the queue over decides
-// the same (a broker answers 0 for an uncommitted queue that holds message 0).
+// were in the topic's route while Start ran: the end of the queue, its minimum,
+// or the first message stored at FromTime or later. Any other queue starts at
+// its minimum; with FromTime where the earlier of FromTime and Start lies. What
+// was decided is committed at once, so that a member which takes the queue over
+// decides the same. A 0 need not be: a broker answers 0 for an uncommitted queue
+// that holds message 0. With FromTime nobody wants that answer, so 0 is
+// committed too.
 //
-// The committed offset is asked for again after the end: another member may have
-// decided in between, and messages sent after its Start lie below our end.
+// The committed offset is asked for again after the end, or after what a future
+// FromTime has found: another member may have decided in between, and messages
+// sent after its Start lie below our end.
 //
 // It returns the offset and what the broker has committed, -1 when that is
 // nothing, or 0: the broker answers 0 for both.
@@ -46,6 +50,21 @@ func (r *run) startOffset(ctx context.Context, q message.Queue) (start, committe
 			if !found {
 				start = resp.Offset
 			}
+		case r.cfg.From == protocol.ConsumeFromTime:
+			since := r.cfg.FromTime
+			if began := time.UnixMilli(r.version); began.Before(since) && !r.first[q.Topic][q] {
+				since = began
+			}
+			resp, err := conn.SearchOffset(ctx, &protocol.SearchOffsetRequest{Topic: q.Topic, QueueID: q.QueueID, Time: since})
+			if err != nil {
+				return fmt.Errorf("offset of %v: %w", since, err)
+			}
+			if start, found, err = r.committedOffset(ctx, conn, q); err != nil {
+				return err
+			}
+			if !found {
+				start = resp.Offset
+			}
 		default:
 			resp, err := conn.GetMinOffset(ctx, &protocol.GetMinOffsetRequest{Topic: q.Topic, QueueID: q.QueueID})
 			if err != nil {
@@ -55,7 +74,9 @@ func (r *run) startOffset(ctx context.Context, q message.Queue) (start, committe
 		}
 		if start <= 0 {
 			start = 0
-			return nil
+			if found || r.cfg.From != protocol.ConsumeFromTime {
+				return nil
+			}
 		}
 		if !found {
 			if _, err := conn.UpdateConsumerOffset(ctx, r.commitRequest(q, start)); err != nil {
@@ -72,8 +93,13 @@ func (r *run) startOffset(ctx context.Context, q message.Queue) (start, committe
 }
 
 // committedOffset asks for the group's committed offset.
+//
+// Differs: with FromTime a young queue starts where the time says. RocketMQ's
+// consumers take the broker's 0 for it.
 func (r *run) committedOffset(ctx context.Context, conn protocol.BrokerConn, q message.Queue) (offset int64, found bool, err error) {
-	resp, err := conn.QueryConsumerOffset(ctx, &protocol.QueryConsumerOffsetRequest{Group: r.cfg.Group, Topic: q.Topic, QueueID: q.QueueID})
+	resp, err := conn.QueryConsumerOffset(ctx, &protocol.QueryConsumerOffsetRequest{
+		Group: r.cfg.Group, Topic: q.Topic, QueueID: q.QueueID, CommittedOnly: r.cfg.From == protocol.ConsumeFromTime,
+	})
 	switch {
 	case code(err) == protocol.QueryNotFound:
 		return 0, false, nil

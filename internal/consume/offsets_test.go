@@ -58,6 +58,119 @@ func TestStartOffsets(t *testing.T) {
 	}
 }
 
+func TestStartOffsetsByTime(t *testing.T) {
+	const none = -1
+	cases := map[string]struct {
+		from      time.Duration // since the store time of the first message; one follows each second
+		committed int64
+		min, end  int64
+		start     int64
+		commits   []int64 // what the broker was told in the instant of the start
+	}{
+		"committed":                   {5 * time.Second, 7, 5, 20, 7, nil},
+		"committed at 0":              {5 * time.Second, 0, 0, 20, 0, nil},
+		"between":                     {4500 * time.Millisecond, none, 5, 20, 10, []int64{10}},
+		"at one":                      {4 * time.Second, none, 5, 20, 9, []int64{9}},
+		"a young queue":               {4 * time.Second, none, 0, 20, 4, []int64{4}},
+		"before all":                  {-time.Hour, none, 5, 20, 5, []int64{5}},
+		"before all, a young queue":   {-time.Hour, none, 0, 20, 0, []int64{0}},
+		"after all":                   {time.Hour, none, 5, 20, 20, []int64{20}},
+		"an empty queue":              {0, none, 0, 0, 0, []int64{0}},
+		"everything was deleted":      {0, none, 20, 20, 20, []int64{20}},
+		"in the future, an empty one": {1000 * time.Hour, none, 0, 0, 0, []int64{0}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "a")
+				w.topic(testTopic, "a", 1)
+				q := queueOf("a", 0)
+				w.brokers["a"].queues[q].min = c.min
+				first := time.Now()
+				for _, body := range numbered(int(c.min), int(c.end)) {
+					w.send(q, body)
+					time.Sleep(time.Second)
+				}
+				if c.committed != none {
+					w.brokers["a"].commits[q] = c.committed
+				}
+				e, _ := w.member("c1", new(inbox), func(cfg *Config) {
+					cfg.From, cfg.FromTime = protocol.ConsumeFromTime, first.Add(c.from)
+				})
+				require.NoError(t, e.Start(t.Context()))
+				synctest.Wait()
+				var commits []int64
+				for _, u := range w.updates(q) {
+					commits = append(commits, u.offset)
+				}
+				require.NotEmpty(t, w.pulls(q))
+				assert.Equal(t, c.start, w.pulls(q)[0].req.Offset)
+				assert.Equal(t, c.commits, commits)
+				require.NoError(t, e.Close())
+			})
+		})
+	}
+}
+
+// A member that takes over a queue goes on where the first one started, also
+// when nothing but the start was committed and the time is still to come.
+func TestNothingSentAfterStartIsSkippedWhileMembersWithAFutureTimeJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.topic(testTopic, "a", 4)
+		in := new(inbox)
+		var engines []*Engine
+		var sent []string
+		future := time.Now().Add(time.Hour)
+		for i := range 4 {
+			e, _ := w.member(string(rune('z'-i)), in, func(cfg *Config) { cfg.From, cfg.FromTime = protocol.ConsumeFromTime, future })
+			require.NoError(t, e.Start(t.Context()))
+			engines = append(engines, e)
+			for n := range 4 {
+				body := numbered(i*10+n, i*10+n+1)
+				w.send(queueOf("a", n), body...)
+				sent = append(sent, body...)
+			}
+		}
+		time.Sleep(time.Minute)
+		got := in.bodies()
+		for _, b := range sent {
+			assert.Contains(t, got, b)
+		}
+		for _, e := range engines {
+			require.NoError(t, e.Close())
+		}
+	})
+}
+
+// A queue that appears after Start may hold messages from before it, of a
+// broker that was away, and messages from after it.
+func TestAQueueThatAppearsLaterStartsAtTheEarlierOfTimeAndStart(t *testing.T) {
+	for name, from := range map[string]time.Duration{"past": 0, "future": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "a", "b")
+				w.topic(testTopic, "a", 1)
+				late := queueOf("b", 0)
+				w.brokers["b"].queues[late] = new(fakeQueue)
+				w.send(late, "old")
+				time.Sleep(time.Second)
+				in := new(inbox)
+				at := time.Now().Add(from)
+				e, c := w.member("c1", in, func(cfg *Config) { cfg.From, cfg.FromTime = protocol.ConsumeFromTime, at })
+				start(t, e)
+				time.Sleep(time.Second)
+				w.send(late, "new")
+				w.topic(testTopic, "b", 1)
+				_, _, err := c.Refresh(t.Context(), testTopic)
+				require.NoError(t, err)
+				time.Sleep(time.Minute)
+				assert.Equal(t, []string{"new"}, in.bodies())
+			})
+		})
+	}
+}
+
 func TestOffsetsAreCommittedEveryOffsetPersistWhenTheyChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")

@@ -448,7 +448,7 @@ func (f *fakeConn) QueryConsumerOffset(ctx context.Context, r *protocol.QueryCon
 	if off, ok := f.b.commits[q]; ok {
 		return &protocol.QueryConsumerOffsetResponse{Offset: off}, nil
 	}
-	if k := f.b.queues[q]; k != nil && k.min == 0 && len(k.records) > 0 {
+	if k := f.b.queues[q]; !r.CommittedOnly && k != nil && k.min == 0 && len(k.records) > 0 {
 		return &protocol.QueryConsumerOffsetResponse{}, nil
 	}
 	return nil, protocol.Errorf(protocol.QueryNotFound, "no offset")
@@ -475,6 +475,19 @@ func (f *fakeConn) GetMaxOffset(ctx context.Context, r *protocol.GetMaxOffsetReq
 	defer f.b.w.mu.Unlock()
 	k := f.b.queues[message.Queue{Topic: r.Topic, BrokerName: f.b.name, QueueID: r.QueueID}]
 	return &protocol.GetMaxOffsetResponse{Offset: k.min + int64(len(k.records))}, nil
+}
+
+func (f *fakeConn) SearchOffset(ctx context.Context, r *protocol.SearchOffsetRequest) (*protocol.SearchOffsetResponse, error) {
+	if err := f.enter(ctx, "SearchOffset"); err != nil {
+		return nil, err
+	}
+	defer f.b.w.mu.Unlock()
+	k := f.b.queues[message.Queue{Topic: r.Topic, BrokerName: f.b.name, QueueID: r.QueueID}]
+	at := slices.IndexFunc(k.records, func(rec []byte) bool { return message.View(rec).StoreTime() >= r.Time.UnixMilli() })
+	if at < 0 {
+		at = len(k.records)
+	}
+	return &protocol.SearchOffsetResponse{Offset: k.min + int64(at)}, nil
 }
 
 func (f *fakeConn) GetMinOffset(ctx context.Context, r *protocol.GetMinOffsetRequest) (*protocol.GetMinOffsetResponse, error) {

@@ -47,6 +47,26 @@ func (b *brokerConn) GetMinOffset(ctx context.Context, r *protocol.GetMinOffsetR
 	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetMinOffset)
 }
 
+func (b *brokerConn) SearchOffset(ctx context.Context, r *protocol.SearchOffsetRequest) (*protocol.SearchOffsetResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.SearchOffset)
+}
+
+func (b *brokerConn) GetEarliestStoreTime(ctx context.Context, r *protocol.GetEarliestStoreTimeRequest) (*protocol.GetEarliestStoreTimeResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetEarliestStoreTime)
+}
+
+func (b *brokerConn) QueryMessage(ctx context.Context, r *protocol.QueryMessageRequest) (*protocol.QueryMessageResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.QueryMessage)
+}
+
+func (b *brokerConn) ViewMessage(ctx context.Context, r *protocol.ViewMessageRequest) (*protocol.ViewMessageResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.ViewMessage)
+}
+
+func (b *brokerConn) GetTopicStats(ctx context.Context, r *protocol.GetTopicStatsRequest) (*protocol.GetTopicStatsResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetTopicStats)
+}
+
 func (b *brokerConn) CreateTopic(ctx context.Context, r *protocol.CreateTopicRequest) (*protocol.CreateTopicResponse, error) {
 	return call(&b.conn, ctx, false, r, protocol.BrokerConn.CreateTopic)
 }
