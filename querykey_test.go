@@ -426,3 +426,50 @@ func TestTheBrokersAnswerToAQueryByKey(t *testing.T) {
 		}
 	})
 }
+
+// What a power cut took is not found any more, by whatever was told of it; what
+// is stored in its place is found by its own names.
+func TestQueriesAfterAPowerCut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Dir: t.TempDir(), Topics: map[string]int{"T": 1}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		q := queue("T", "broker-a", 0)
+		kept, _ := sendEach(t, p, 10, time.Millisecond, q)
+		time.Sleep(2 * time.Second) // synced
+		lost, _ := sendEach(t, p, 5, time.Millisecond, q)
+		require.NoError(t, c.PowerOff("broker-a", 0))
+		require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
+
+		gone := func(when string) {
+			for _, res := range lost {
+				_, err := c.Admin().MessageByUniqueKey(t.Context(), "T", res.MsgID)
+				assert.ErrorIs(t, err, pocketmq.ErrNotFound, when)
+			}
+		}
+		gone("after the cut")
+		for _, res := range lost {
+			_, err := c.Admin().MessageByID(t.Context(), res.OffsetMsgID)
+			assert.ErrorIs(t, err, pocketmq.ErrNotFound)
+		}
+		stats, err := c.Admin().TopicStats(t.Context(), "T")
+		require.NoError(t, err)
+		last, err := c.Admin().MessageByID(t.Context(), kept[9].OffsetMsgID)
+		require.NoError(t, err)
+		assert.Equal(t, pocketmq.QueueStats{MaxOffset: 10, LastStoreTime: last.StoreTime}, stats[q])
+
+		fresh, _ := sendEach(t, p, 5, time.Millisecond, q)
+		gone("when their places are filled")
+		for i, res := range append(kept, fresh...) {
+			m, err := c.Admin().MessageByUniqueKey(t.Context(), "T", res.MsgID)
+			require.NoError(t, err)
+			assert.Equal(t, res.OffsetMsgID, m.OffsetMsgID)
+			assert.Equal(t, int64(i), m.QueueOffset)
+		}
+		for i := range 5 {
+			ms := byKey(t, c, "T", fmt.Sprintf("key-%d", i), 0)
+			require.Len(t, ms, 2, "of the first and of the last")
+			assert.Equal(t, fresh[i].MsgID, ms[0].MsgID)
+			assert.Equal(t, kept[i].MsgID, ms[1].MsgID)
+		}
+	})
+}
