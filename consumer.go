@@ -45,7 +45,7 @@ type ConsumerConfig struct {
 	// the consumer. ctx is cancelled by Close. The messages are the handler's.
 	Handler func(ctx context.Context, msgs []*MessageExt) error
 
-	From     ConsumeFrom        // where a group without a committed offset starts (consumeFromWhere)
+	From     ConsumeFrom        // where a group without a committed offset starts (consumeFromWhere, consumeTimestamp)
 	Strategy rebalance.Strategy // nil = rebalance.Averagely (allocateMessageQueueStrategy)
 
 	Concurrency    int   // handlers running at once [20] (consumeThreadMax)
