@@ -55,6 +55,7 @@ type keyed struct {
 	topic, body string
 	uniq, keys  string
 	time        int64
+	position    int64
 }
 
 func (k keyed) has(key string) bool {
@@ -93,7 +94,7 @@ func (l *keyedLog) append(s *Store, n int) {
 		a, err := s.Append(context.Background(), b, AppendOptions{})
 		require.NoError(l.t, err)
 		for i := range batch {
-			batch[i].time = a.StoreTime.UnixMilli()
+			batch[i].time, batch[i].position = a.StoreTime.UnixMilli(), a.Position+int64(i)
 		}
 		l.all = append(l.all, batch...)
 	}
@@ -101,9 +102,9 @@ func (l *keyedLog) append(s *Store, n int) {
 
 // find is QueryKey by looking at everything.
 func (l *keyedLog) find(q KeyQuery) (found []string) {
-	for i, k := range slices.Backward(l.all) {
+	for _, k := range slices.Backward(l.all) {
 		at := time.UnixMilli(k.time)
-		if q.Below > 0 && int64(i+1) >= q.Below || k.topic != q.Topic || !k.has(q.Key) || !q.From.IsZero() && at.Before(q.From) || !q.To.IsZero() && at.After(q.To) {
+		if q.Below > 0 && k.position >= q.Below || k.topic != q.Topic || !k.has(q.Key) || !q.From.IsZero() && at.Before(q.From) || !q.To.IsZero() && at.After(q.To) {
 			continue
 		}
 		if found = append(found, k.body); len(found) == max(1, q.Max) {
@@ -137,8 +138,8 @@ func (l *keyedLog) compare(s *Store) {
 				q.From = time.UnixMilli(l.all[l.rng.IntN(n)].time - int64(l.rng.IntN(2)))
 				q.To = time.UnixMilli(l.all[l.rng.IntN(n)].time + int64(l.rng.IntN(2)))
 			}
-			if l.rng.IntN(2) == 0 {
-				q.Below = int64(l.rng.IntN(len(l.all)+3)) - 1
+			if n := len(l.all); n > 0 && l.rng.IntN(2) == 0 {
+				q.Below = l.all[l.rng.IntN(n)].position + int64(l.rng.IntN(2))
 			}
 			require.Equal(l.t, l.find(q), queried(l.t, s, q), "%+v", q)
 		}
