@@ -103,11 +103,13 @@ var allowedImports = map[string]map[string]string{
 // allowedModules is the same for other modules: each lies behind types of ours,
 // so that it can be replaced in one place.
 var allowedModules = map[string]map[string]string{
-	"github.com/klauspost/compress": {"message": "zlib and zstd bodies"},
-	"github.com/pierrec/lz4":        {"message": "lz4 bodies"},
-	"github.com/tidwall/wal":        {"store": "the files of the commit log"},
+	"github.com/dgraph-io/ristretto/v2": {"store": "the cache of blocks for random reads of old files"},
+	"github.com/klauspost/compress":     {"message": "zlib and zstd bodies"},
+	"github.com/pierrec/lz4":            {"message": "lz4 bodies"},
+	"github.com/tidwall/wal":            {"store": "the files of the commit log"},
 	"golang.org/x/sync": {
-		".": "errgroup: members start at the same time; singleflight: a topic is created once",
+		".":     "errgroup: members start at the same time; singleflight: a topic is created once",
+		"store": "singleflight: a block is read once for all who want it",
 	},
 }
 

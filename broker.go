@@ -49,6 +49,7 @@ type BrokerConfig struct {
 	DefaultTopicQueues     int   // most queues of an auto-created topic [8] (defaultTopicQueueNums)
 	MaxMessageSize         int   // bytes of a body as it arrives, of a batch in all [4 MiB] (maxMessageSize)
 	CommitLogFileSize      int64 // bytes; a soft limit of each commit-log file [4 MiB], at least 4 KiB (mappedFileSizeCommitLog)
+	CacheBytes             int64 // bytes of the cache for random reads of older messages, made by the first [32 MiB], at least 1 MiB; -1 = none
 
 	// What is kept. Whole commit-log files go, oldest first, with all that
 	// refers to them; consumers go on at what is left.
@@ -158,6 +159,12 @@ func (cfg BrokerConfig) withDefaults(p *problems) BrokerConfig {
 	defaultOrNone(p, "Retention", cfg.Retention)
 	defaultOrNone(p, "MinFreeBytes", cfg.MinFreeBytes)
 	defaultOrNone(p, "RetentionBytes", cfg.RetentionBytes)
+	if cfg.CacheBytes == 0 {
+		cfg.CacheBytes = store.DefaultCacheBytes
+	}
+	if cfg.CacheBytes != -1 && cfg.CacheBytes < store.MinCacheBytes {
+		p.add("CacheBytes is %d, at least %d are needed (0 = %d, -1 = no cache)", cfg.CacheBytes, store.MinCacheBytes, store.DefaultCacheBytes)
+	}
 	cfg.Topics = checkTopics(p, cfg.Topics, cfg.Cluster, cfg.Name)
 	cfg.NameServers = append([]string(nil), cfg.NameServers...)
 	cfg.Timings.validate(p)
@@ -222,7 +229,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 
 	if r.store, err = store.Open(store.Config{
 		Dir: b.cfg.Dir, Cluster: b.cfg.Cluster, Broker: b.cfg.Name, ID: protocol.MasterID,
-		FileSize: b.cfg.CommitLogFileSize, SyncFlush: b.cfg.Flush == SyncFlush,
+		FileSize: b.cfg.CommitLogFileSize, CacheBytes: b.cfg.CacheBytes, SyncFlush: b.cfg.Flush == SyncFlush,
 		FlushInterval: b.cfg.Timings.FlushInterval, FlushTimeout: b.cfg.Timings.FlushTimeout,
 		Throwaway: b.throwaway, Logger: b.log,
 		Arrived: r.waiters.Notify,

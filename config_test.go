@@ -131,7 +131,7 @@ func configErrors(t *testing.T, e *errorTexts) {
 	e.add("config: cluster", err)
 	_, err = pocketmq.NewBroker(pocketmq.BrokerConfig{
 		Cluster: "c/d", Addr: "here", NameServers: []string{"", "there"}, Topics: map[string]int{"": 1}, Flush: 7,
-		DefaultTopicQueues: -1, MaxMessageSize: -2, CommitLogFileSize: -3, Retention: -2, RetentionBytes: -3, MinFreeBytes: -5, Timings: pocketmq.Timings{OffsetPersist: -time.Second},
+		DefaultTopicQueues: -1, MaxMessageSize: -2, CommitLogFileSize: -3, CacheBytes: -2, Retention: -2, RetentionBytes: -3, MinFreeBytes: -5, Timings: pocketmq.Timings{OffsetPersist: -time.Second},
 	})
 	e.add("config: broker", err)
 	_, err = pocketmq.NewBroker(pocketmq.BrokerConfig{})

@@ -28,6 +28,11 @@ type commitLog struct {
 	disk      syncer
 	handles   handles
 	cursors   cursors
+	blocks    blockCache
+
+	// frozen means that the log was opened read-only: its last file is as final
+	// as all others. Set before anybody reads.
+	frozen bool
 
 	// files is in the order of their positions and never empty once the log is
 	// open for writing. The leader appends and the janitor cuts off the front,
@@ -297,6 +302,7 @@ func (c *commitLog) closeFiles(how func(*logFile) error) error {
 			errs = append(errs, how(f))
 		}
 	}
+	c.blocks.close()
 	c.handles.close()
 	return errors.Join(errs...)
 }
@@ -437,7 +443,7 @@ func (c *commitLog) search(files []*logFile, pos int64) int {
 // from disk are.
 func (c *commitLog) read(units []unit, out [][]byte) ([][]byte, error) {
 	files := *c.files.Load()
-	for len(units) > 0 {
+	for goesOn := false; len(units) > 0; goesOn = true {
 		i := c.search(files, units[0].position)
 		if i < 0 {
 			return out, contradictf(c.dir, units[0].position, "it points before the first file")
@@ -455,7 +461,7 @@ func (c *commitLog) read(units []unit, out [][]byte) ([][]byte, error) {
 		}
 		done, err := f.readMemory(units[:n], &out)
 		if err == nil && done < n {
-			out, err = c.readSealed(f, end, units[done:n], out)
+			out, err = c.readSealed(files, i, units[done:n], goesOn, out)
 		}
 		if err != nil {
 			return out, err

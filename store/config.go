@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Defaults of [Config], and the smallest FileSize.
+// Defaults of [Config], and the smallest sizes.
 const (
 	DefaultFileSize           = 4 << 20
 	DefaultFlushInterval      = 500 * time.Millisecond
@@ -15,7 +15,9 @@ const (
 	DefaultCheckpointInterval = 5 * time.Second
 	DefaultRetention          = 72 * time.Hour
 	DefaultMinFreeBytes       = 256 << 20
+	DefaultCacheBytes         = 32 << 20
 	MinFileSize               = 4 << 10
+	MinCacheBytes             = 1 << 20
 )
 
 // Config says where a store lies and how it flushes. It is copied by Open.
@@ -66,6 +68,10 @@ type Config struct {
 	// tidy up that nothing else tells it of. 0 means 10 s. RocketMQ:
 	// cleanResourceInterval.
 	CleanInterval time.Duration
+	// CacheBytes bounds the memory of the cache for random reads of older files;
+	// it takes none before the first of them. 0 means 32 MiB, -1 no cache; at
+	// least 1 MiB.
+	CacheBytes int64
 	// Throwaway never calls fsync: not for files, folders or metadata, and not
 	// on Close. The data survives the end of the process but not of the
 	// machine. SyncFlush and Sync then wait for the write only.
@@ -129,6 +135,9 @@ func (c Config) withDefaults() Config {
 	if c.indexBlocks == 0 {
 		c.indexBlocks = indexBlocks
 	}
+	if c.CacheBytes == 0 {
+		c.CacheBytes = DefaultCacheBytes
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -150,6 +159,9 @@ func (c Config) validate() error {
 	}
 	if c.FileSize < MinFileSize {
 		bad("Config.FileSize is %d: must be at least %d bytes, or 0 for the default", c.FileSize, MinFileSize)
+	}
+	if c.CacheBytes != -1 && c.CacheBytes < MinCacheBytes {
+		bad("Config.CacheBytes is %d: must be at least %d bytes, -1 for no cache, or 0 for the default", c.CacheBytes, MinCacheBytes)
 	}
 	for _, d := range []struct {
 		name  string

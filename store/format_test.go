@@ -78,9 +78,9 @@ func TestFolderIsMadeWithItsParents(t *testing.T) {
 }
 
 func TestConfigViolationsAreListedAtOnce(t *testing.T) {
-	_, err := Open(Config{FileSize: 100, ID: -1, FlushInterval: -1})
+	_, err := Open(Config{FileSize: 100, ID: -1, CacheBytes: 100, FlushInterval: -1})
 	require.Error(t, err)
-	for _, part := range []string{"Config.Dir", "Config.Broker", "Config.ID", "Config.FileSize is 100", "Config.FlushInterval"} {
+	for _, part := range []string{"Config.Dir", "Config.Broker", "Config.ID", "Config.FileSize is 100", "Config.CacheBytes is 100", "Config.FlushInterval"} {
 		assert.Contains(t, err.Error(), part)
 	}
 }

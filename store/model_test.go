@@ -111,6 +111,7 @@ func (m *model) read() {
 	texts := m.queues[id]
 	m.s.trimmer.pin() // nothing is deleted meanwhile
 	defer m.s.unpin()
+	m.readRecord()
 	min := m.kept()[id]
 	offset := m.rng.IntN(len(texts) + 2)
 	res, err := m.s.Get(GetRequest{Topic: id.Topic, QueueID: id.ID, Offset: int64(offset), MaxMessages: m.rng.IntN(100)})
@@ -128,6 +129,20 @@ func (m *model) read() {
 	for i, rec := range res.Records {
 		require.Equal(m.t, texts[offset+i], string(message.View(rec).Body()))
 	}
+}
+
+// readRecord reads one record by its position. Nothing is deleted meanwhile.
+func (m *model) readRecord() {
+	position := 1 + m.rng.IntN(len(m.order)+1)
+	rec, err := m.s.Record(int64(position))
+	if position > len(m.order) || int64(position) < m.s.Positions().Min {
+		require.ErrorIs(m.t, err, ErrNoRecord)
+		return
+	}
+	require.NoError(m.t, err)
+	v := message.View(rec)
+	require.Equal(m.t, int64(position), v.Position())
+	require.Equal(m.t, m.queues[m.order[position-1]][v.QueueOffset()], string(v.Body()))
 }
 
 // kept is the first offset of each queue that must be there, by the first

@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/pocketmq/pocketmq/message"
@@ -131,14 +130,10 @@ func (s *Store) unitOf(q *queue, v *view, offset int64) (unit, error) {
 func (c *commitLog) record(position int64) ([]byte, error) {
 	files := *c.files.Load()
 	i := c.search(files, position)
-	end := c.written.Load() + 1
-	if i < 0 || position >= end {
+	if i < 0 || position > c.written.Load() {
 		return nil, ErrNoRecord
 	}
 	f := files[i]
-	if i+1 < len(files) {
-		end = files[i+1].base
-	}
 	if log := f.log.Load(); log != nil {
 		entry, err := log.Read(uint64(position - f.base + 2))
 		if err == nil {
@@ -151,47 +146,10 @@ func (c *commitLog) record(position int64) ([]byte, error) {
 			return nil, damagef(f.path, position, "read: %v", err)
 		}
 	}
-	return c.recordSealed(f, end, position)
-}
-
-// recordSealed reads one record of a file whose wal is closed; end is the first
-// position behind the file.
-func (c *commitLog) recordSealed(f *logFile, end, position int64) ([]byte, error) {
-	fd, err := c.handles.acquire(f.path)
+	sealed, done, err := c.sealed(files, i)
 	if err != nil {
 		return nil, err
 	}
-	defer c.handles.release(fd)
-	x, err := f.sparse(fd, end)
-	if err != nil {
-		return nil, err
-	}
-	step := f.step(position)
-	cur := cursor{file: f, position: f.base + step*indexStep, off: x.offsets[step]}
-	to := min(x.end(step), cur.off+maxSpan)
-	for cur.position < position {
-		if _, err := cur.next(fd, x, to); err != nil {
-			return nil, err
-		}
-	}
-	rec, err := cur.record(fd, x, to)
-	if err != nil {
-		return nil, err
-	}
-	// A copy does not keep the whole step in memory.
-	return append(make([]byte, 0, len(rec)), rec...), nil
-}
-
-// record steps over one entry, like next, verifies it and returns its record.
-func (c *cursor) record(fd io.ReaderAt, x *sparseIndex, end int64) ([]byte, error) {
-	off, position := c.off, c.position
-	entry, err := c.next(fd, x, end)
-	if err != nil {
-		return nil, err
-	}
-	rec, _, ok := openEntry(entry, position)
-	if !ok || isHeader(rec) {
-		return nil, damagef(c.file.path, position, "the entry at byte %d fails its checksum", off)
-	}
-	return rec, nil
+	defer done()
+	return sealed.readRecord(position)
 }

@@ -115,7 +115,7 @@ func (s *Store) newestIn(f *logFile, behind []*logFile) int64 {
 	}
 	end := behind[0].base
 	t := int64(0)
-	if rec, err := s.log.recordSealed(f, end, end-1); err == nil {
+	if rec, err := s.log.lastRecord(f, end); err == nil {
 		t, _ = storeTimeOfEntry(rec) // 0 when it is not known
 	}
 	for i := 0; t <= 0 && i < len(behind); i++ {

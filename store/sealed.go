@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"sync/atomic"
 )
 
 const (
@@ -37,9 +36,9 @@ func (x *sparseIndex) end(step int64) int64 {
 // step is the index entry that leads to a position.
 func (f *logFile) step(pos int64) int64 { return (pos - f.base) / indexStep }
 
-// sparse returns the index of a sealed file that ends before position end, and
-// makes it when it is asked for the first time.
-func (f *logFile) sparse(fd io.ReaderAt, end int64) (*sparseIndex, error) {
+// sparse returns the index of a file whose wal is closed, up to position end,
+// and makes it when there is none. It is kept if the file is final.
+func (f *logFile) sparse(fd io.ReaderAt, end int64, final bool) (*sparseIndex, error) {
 	if x := f.index.Load(); x != nil {
 		return x, nil
 	}
@@ -64,33 +63,106 @@ func (f *logFile) sparse(fd io.ReaderAt, end int64) (*sparseIndex, error) {
 		}
 		off += storedSize(int(size))
 	}
-	f.index.Store(x)
+	if final {
+		f.index.Store(x)
+	}
 	return x, nil
 }
 
-// readSealed appends the records of units, which lie in f in ascending order,
-// to out. end is the first position behind the file.
-func (c *commitLog) readSealed(f *logFile, end int64, units []unit, out [][]byte) ([][]byte, error) {
-	fd, err := c.handles.acquire(f.path)
+// sealedFile is a file whose wal is closed, while it is read.
+type sealedFile struct {
+	*logFile
+	chain *commitLog
+	fd    io.ReaderAt
+	index *sparseIndex
+	end   int64 // first position behind the file
+	// final means that the file does not change any more. The last file of a
+	// log that can be written is not: its wal is just being closed, and nothing
+	// that is read of it may be kept.
+	final bool
+}
+
+// read fills b from a byte offset on, for the entry of a position.
+func (f *sealedFile) read(b []byte, position, off int64) error {
+	n, err := f.fd.ReadAt(b, off)
+	if n == len(b) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return damagef(f.path, position, "the file ends at byte %d of %d", off+int64(n), f.index.size)
+	}
+	return err
+}
+
+func (f *sealedFile) missing(position, off int64) error {
+	return damagef(f.path, position, "no entry at byte %d", off)
+}
+
+func (f *sealedFile) damaged(position, off int64) error {
+	return damagef(f.path, position, "the entry at byte %d fails its checksum", off)
+}
+
+// cursorAt is a new cursor at the step that holds a position.
+func (f *sealedFile) cursorAt(position int64) cursor {
+	step := f.step(position)
+	return cursor{file: f.logFile, position: f.base + step*indexStep, off: f.index.offsets[step]}
+}
+
+// verify reads the entry at the start of b, a piece of a segment, as that of a
+// position, and returns its record, which the entry ends with, and the bytes
+// that the entry takes.
+func verify(b []byte, position int64) (rec []byte, n int, ok bool) {
+	entry, n, ok := cutEntry(b)
+	if !ok {
+		return nil, 0, false
+	}
+	rec, _, ok = openEntry(entry, position)
+	return rec, n, ok && !isHeader(rec)
+}
+
+// sealed opens a file whose wal is closed, file i of the log, for reading. done
+// must be called.
+func (c *commitLog) sealed(files []*logFile, i int) (f *sealedFile, done func(), err error) {
+	if i+1 < len(files) {
+		return c.openSealed(files[i], files[i+1].base, true)
+	}
+	return c.openSealed(files[i], c.written.Load()+1, c.frozen)
+}
+
+func (c *commitLog) openSealed(lf *logFile, end int64, final bool) (_ *sealedFile, done func(), err error) {
+	fd, err := c.handles.acquire(lf.path)
+	if err != nil {
+		return nil, nil, err
+	}
+	x, err := lf.sparse(fd, end, final)
+	if err != nil {
+		c.handles.release(fd)
+		return nil, nil, err
+	}
+	f := &sealedFile{logFile: lf, chain: c, fd: fd, index: x, end: end, final: final}
+	return f, func() { c.handles.release(fd) }, nil
+}
+
+// readSealed appends the records of units, which lie in file i of the log in
+// ascending order, to out. goesOn tells that the reader comes from the file
+// before.
+func (c *commitLog) readSealed(files []*logFile, i int, units []unit, goesOn bool, out [][]byte) ([][]byte, error) {
+	f, done, err := c.sealed(files, i)
 	if err != nil {
 		return out, err
 	}
-	defer c.handles.release(fd)
-	x, err := f.sparse(fd, end)
-	if err != nil {
-		return out, err
-	}
+	defer done()
 	for len(units) > 0 {
 		n := 1
-		start := x.offsets[f.step(units[0].position)]
+		start := f.index.offsets[f.step(units[0].position)]
 		for n < len(units) {
 			step := f.step(units[n].position)
-			if step-f.step(units[n-1].position) > 1 || x.end(step)-start > maxSpan {
+			if step-f.step(units[n-1].position) > 1 || f.index.end(step)-start > maxSpan {
 				break
 			}
 			n++
 		}
-		if out, err = c.readSpan(f, fd, x, units[:n], out); err != nil {
+		if out, err = f.readSpan(units[:n], goesOn, out); err != nil {
 			return out, err
 		}
 		units = units[n:]
@@ -98,139 +170,192 @@ func (c *commitLog) readSealed(f *logFile, end int64, units []unit, out [][]byte
 	return out, nil
 }
 
-// readSpan reads the piece of the file that holds units, which lie close
-// together, and verifies their entries.
-func (c *commitLog) readSpan(f *logFile, fd io.ReaderAt, x *sparseIndex, units []unit, out [][]byte) ([][]byte, error) {
+// readSpan reads units that lie close together: those that go on from a cursor
+// with it, few ones here and there by way of the block cache.
+func (f *sealedFile) readSpan(units []unit, goesOn bool, out [][]byte) ([][]byte, error) {
 	first, last := units[0].position, units[len(units)-1].position
-	wanted, bytes := int64(0), 0
+	wanted := int64(0)
 	for _, u := range units {
 		wanted += int64(u.size) + entryOverhead
-		bytes += int(u.size)
 	}
-	cur, running := c.cursors.take(f, first)
-	end := x.end(f.step(last))
-	if running {
-		end = max(end, cur.off+readAhead)
-	} else {
-		cur = cursor{file: f, position: f.base + f.step(first)*indexStep, off: x.offsets[f.step(first)]}
-		if cur.position == first && last-first == int64(len(units)-1) {
-			end = min(end, cur.off+wanted) // nothing but what is wanted
+	cur, found := f.chain.cursors.take(f.logFile, first) // of a file that is not final nobody leaves one
+	if !found {
+		cur = f.cursorAt(first)
+		if goesOn && first < f.base+cursorReach {
+			cur.runs = scanRuns
 		}
 	}
-	// Few records out of many are copied, so that they do not keep the whole
-	// span in memory.
-	var copies []byte
-	if wanted < (x.end(f.step(last))-cur.off)/2 {
-		copies = make([]byte, 0, bytes)
-	}
-	for _, u := range units {
-		for cur.position < u.position {
-			if _, err := cur.next(fd, x, end); err != nil {
-				return out, err
-			}
-		}
-		off := cur.off
-		entry, err := cur.next(fd, x, end)
-		if err != nil {
+	to := f.index.end(f.step(last))
+	span := to - cur.off
+	few := wanted < span/2
+	if wanted < span/4 && cur.runs < scanRuns {
+		n := 0
+		var err error
+		if out, n, err = f.readBlocks(units, out, &cur); err != nil {
 			return out, err
 		}
-		rec, _, ok := openEntry(entry, u.position)
-		if !ok {
-			return out, damagef(f.path, u.position, "the entry at byte %d fails its checksum", off)
+		if units = units[n:]; len(units) == 0 {
+			f.leave(cur)
+			return out, nil
 		}
-		if len(rec) != int(u.size) {
-			return out, contradictf(f.path, u.position, "the record has %d bytes, the queue says %d", len(rec), u.size)
+		if n > 0 {
+			f.chain.cursors.drop(&cur)
+			cur = f.cursorAt(units[0].position)
 		}
-		if copies != nil {
-			at := len(copies)
-			copies = append(copies, rec...)
-			rec = copies[at:]
-		}
-		out = append(out, rec[:len(rec):len(rec)])
 	}
-	c.cursors.put(cur, running)
+	switch {
+	case cur.runs > 0:
+		to = max(to, cur.off+scanBytes)
+	case few && span > maxBlock:
+		to = 0 // the entries in between are large: nothing of them but their lengths
+	case cur.position == first && last-first == int64(len(units)-1):
+		to = min(to, cur.off+wanted) // nothing but what is wanted
+	}
+	out, err := f.readWith(&cur, units, few, to, out)
+	if err != nil {
+		f.chain.cursors.drop(&cur)
+		return out, err
+	}
+	f.leave(cur)
 	return out, nil
 }
 
-const (
-	// readAhead is how much a reader that goes on where it stopped reads at
-	// least: what the runtime still allocates from its size classes.
-	// cursorReach is how many records it may leave out to count as such.
-	readAhead   = 30 << 10
-	cursorReach = 128
-)
-
-// cursor is a place in a sealed file where a reader stopped, with what it had
-// read beyond.
-type cursor struct {
-	file     *logFile
-	position int64
-	off      int64  // byte offset of the entry of position
-	rest     []byte // bytes from off on
-}
-
-// next steps over one entry and returns it. When it has to read, it reads up to
-// byte offset end, or further if the entry is longer.
-func (c *cursor) next(fd io.ReaderAt, x *sparseIndex, end int64) ([]byte, error) {
-	entry, n, ok := cutEntry(c.rest)
-	for size := int64(entryOverhead); !ok; entry, n, ok = cutEntry(c.rest) {
-		// Once for the length of the entry, once more if that is longer.
-		if v, k := canonicalUvarint(c.rest); k > 0 && v < uint64(x.size) {
-			size = int64(k) + int64(v)
-		}
-		have, end := c.off+int64(len(c.rest)), min(x.size, max(end, c.off+size))
-		if end <= have {
-			return nil, damagef(c.file.path, c.position, "no entry at byte %d", c.off)
-		}
-		buf := make([]byte, end-c.off)
-		n, err := fd.ReadAt(buf, c.off)
-		if n < len(buf) {
-			if err == nil || errors.Is(err, io.EOF) {
-				return nil, damagef(c.file.path, c.position, "the file ends at byte %d of %d", c.off+int64(n), x.size)
-			}
-			return nil, err
-		}
-		c.rest = buf
+// leave leaves a cursor for whoever goes on from it.
+func (f *sealedFile) leave(cur cursor) {
+	if f.final {
+		f.chain.cursors.put(cur)
+	} else {
+		f.chain.cursors.drop(&cur)
 	}
-	c.rest = c.rest[n:]
-	c.off += int64(n)
-	c.position++
-	return entry, nil
 }
 
-// cursors are the places where readers stopped lately. They belong to nobody:
-// whoever goes on from one takes it. Those that somebody has gone on from are
-// kept apart, so that single reads here and there do not push them out.
-type cursors struct {
-	fresh, running cursorRing
-}
-
-type cursorRing struct {
-	slots [8]atomic.Pointer[cursor]
-	turn  atomic.Uint32
-}
-
-// take returns a cursor at a position of a file or shortly before.
-func (c *cursors) take(f *logFile, position int64) (cursor, bool) {
-	for _, ring := range []*cursorRing{&c.running, &c.fresh} {
-		for i := range ring.slots {
-			cur := ring.slots[i].Load()
-			if cur == nil || cur.file != f || cur.position > position || cur.position < position-cursorReach {
+// readWith reads units with a cursor, from disk up to byte offset to or as far
+// as is needed. few tells that they are few among many.
+func (f *sealedFile) readWith(cur *cursor, units []unit, few bool, to int64, out [][]byte) ([][]byte, error) {
+	kept := len(out) // those from here on lie in the buffer
+	for _, u := range units {
+		for cur.position < u.position {
+			if _, n, ok := cutEntry(cur.buf[cur.at:]); ok {
+				cur.step(n)
 				continue
 			}
-			if ring.slots[i].CompareAndSwap(cur, nil) {
-				return *cur, true
+			takeOut(out[kept:], cur.buf)
+			kept = len(out)
+			if err := cur.skip(f, to); err != nil {
+				return out, err
 			}
 		}
+		own := false
+		rec, n, ok := verify(cur.buf[cur.at:], u.position)
+		if !ok {
+			takeOut(out[kept:], cur.buf)
+			kept = len(out)
+			entry, large, err := cur.fetch(f, to)
+			if err != nil {
+				return out, err
+			}
+			if rec, n, ok = verify(entry, u.position); !ok {
+				return out, f.damaged(u.position, cur.off)
+			}
+			own = large
+		}
+		if len(rec) != int(u.size) {
+			takeOut(out[kept:], cur.buf)
+			return out, contradictf(f.path, u.position, "the record has %d bytes, the queue says %d", len(rec), u.size)
+		}
+		switch {
+		case own:
+			kept++
+		case few:
+			rec = ownCopy(rec)
+			kept++
+		default:
+			end := cur.at + n
+			rec = cur.buf[end-len(rec) : end] // up to the end of the buffer, for takeOut
+		}
+		cur.step(n)
+		out = append(out, rec)
 	}
-	return cursor{}, false
+	takeOut(out[kept:], cur.buf)
+	return out, nil
 }
 
-// put leaves a cursor for whoever goes on from it.
-func (c *cursors) put(cur cursor, running bool) {
-	ring := &c.fresh
-	if running {
-		ring = &c.running
+func ownCopy(rec []byte) []byte {
+	rec = append([]byte(nil), rec...)
+	return rec[:len(rec):len(rec)]
+}
+
+// takeOut moves records that lie one behind the other in a buffer into memory
+// of their own, all together. Their capacities reach to the end of the buffer.
+// A copy that is appended to nothing is the only new memory that the runtime
+// does not clear first.
+func takeOut(records [][]byte, buf []byte) {
+	if len(records) == 0 {
+		return
 	}
-	ring.slots[ring.turn.Add(1)%uint32(len(ring.slots))].Store(&cur)
+	last := records[len(records)-1]
+	from, to := cap(buf)-cap(records[0]), cap(buf)-cap(last)+len(last)
+	piece := append([]byte(nil), buf[from:to]...)
+	for i, rec := range records {
+		at := cap(buf) - cap(rec) - from
+		records[i] = piece[at : at+len(rec) : at+len(rec)]
+	}
+}
+
+// readBlocks reads the units whose blocks can be had, and returns for how many
+// of them it did. It leaves the cursor behind the last one.
+func (f *sealedFile) readBlocks(units []unit, out [][]byte, cur *cursor) (_ [][]byte, n int, err error) {
+	var b *recordBlock
+	for i, u := range units {
+		if step := f.step(u.position); b == nil || b.first != f.base+step*indexStep {
+			if b = f.chain.blocks.block(f, step); b == nil {
+				return out, i, nil
+			}
+		}
+		rec := b.record(u.position)
+		if len(rec) != int(u.size) {
+			return out, i, contradictf(f.path, u.position, "the record has %d bytes, the queue says %d", len(rec), u.size)
+		}
+		out = append(out, ownCopy(rec)) // so that it does not keep the block in memory
+	}
+	f.chain.cursors.drop(cur)
+	cur.position = units[len(units)-1].position
+	cur.off = f.index.offsets[f.step(cur.position)] + int64(b.ends[cur.position-b.first])
+	cur.position++
+	return out, len(units), nil
+}
+
+// readRecord reads one record, by way of the block cache.
+func (f *sealedFile) readRecord(position int64) ([]byte, error) {
+	if b := f.chain.blocks.block(f, f.step(position)); b != nil {
+		return ownCopy(b.record(position)), nil
+	}
+	return f.readAlone(position)
+}
+
+// readAlone reads one record.
+func (f *sealedFile) readAlone(position int64) ([]byte, error) {
+	cur := f.cursorAt(position)
+	to := f.index.end(f.step(position))
+	if to-cur.off > maxBlock {
+		to = 0 // nothing but lengths up to the record
+	}
+	defer f.chain.cursors.drop(&cur)
+	for cur.position < position {
+		if err := cur.skip(f, to); err != nil {
+			return nil, err
+		}
+	}
+	return cur.read(f, to)
+}
+
+// lastRecord reads the last record of a file, without the block cache; end is
+// the first position of the file behind it.
+func (c *commitLog) lastRecord(f *logFile, end int64) ([]byte, error) {
+	sealed, done, err := c.openSealed(f, end, true)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return sealed.readAlone(end - 1)
 }

@@ -111,6 +111,7 @@ func open(cfg Config, disk syncer) (_ *Store, err error) {
 	s := &Store{cfg: cfg, lock: lock, closeDone: make(chan struct{})}
 	s.log.dir = filepath.Join(cfg.Dir, commitLogName)
 	s.log.fileSize, s.log.throwaway, s.log.disk = cfg.FileSize, cfg.Throwaway, disk
+	s.log.blocks.budget = cfg.CacheBytes
 	s.extents.dir = filepath.Join(cfg.Dir, queuesName)
 	s.extents.disk, s.extents.handles = disk, &s.log.handles
 	s.index.dir = filepath.Join(cfg.Dir, indexName)
@@ -161,6 +162,7 @@ func (s *Store) startAppends() error {
 	}
 	s.mu.next = last + 1
 	s.refuseLocked()
+	s.log.frozen = s.damage != nil
 	s.live = true
 	return nil
 }

@@ -158,11 +158,12 @@ func (c *commitLog) firstRecord(f *logFile) ([]byte, error) {
 		return nil, err
 	}
 	defer c.handles.release(fd)
-	x := &sparseIndex{size: f.size.Load()}
+	sealed := &sealedFile{logFile: f, chain: c, fd: fd, index: &sparseIndex{size: f.size.Load()}}
 	cur := cursor{file: f, position: f.base - 1}
+	defer c.cursors.drop(&cur)
 	const head = 1 << 10 // of a file: the header and, mostly, a record
-	if _, err := cur.next(fd, x, head); err != nil {
+	if err := cur.skip(sealed, head); err != nil {
 		return nil, err
 	}
-	return cur.record(fd, x, head)
+	return cur.read(sealed, head)
 }
