@@ -73,6 +73,10 @@ type group struct {
 	hurry chan struct{}
 	// Guarded by Store.mu: the turn has been given; the opener has left.
 	given, orphan bool
+	// awaited is how many callers there will be when all have come that are
+	// known: those that were here when the lead was passed on, and those whom
+	// the group before released then. Guarded by Store.mu.
+	awaited int
 	// expected is how many callers the leader leaves the group open for; 0
 	// while it does not know. Guarded by Store.mu.
 	expected int
@@ -242,7 +246,7 @@ func (s *Store) joinLocked(b *Batch, wait bool) (*group, role) {
 	case !s.mu.writing && alone && s.flusher.busy.Load() == nil:
 		g, r = &group{}, leader // the flusher will hold it
 	case !s.mu.writing:
-		g, r = &group{given: true}, gatherer
+		g, r = &group{given: true, awaited: s.mu.crowd}, gatherer // which may be one of the crowd
 		s.mu.pending = append(s.mu.pending, g)
 	case n > 0 && !s.mu.pending[n-1].full():
 		g, r = s.mu.pending[n-1], follower
@@ -294,14 +298,16 @@ func (s *Store) leadPending(ctx context.Context, g *group) error {
 	return s.lead(g)
 }
 
-// gather lets other goroutines run, as long as that makes more of them join.
-// Those whom the last group released would otherwise miss this one, and small
-// groups would take turns. A leader that nobody was with before does not wait.
+// gather lets other goroutines run, as long as that makes more of them join and
+// not all have come that are known to be about. Those whom the last group released
+// would otherwise miss this one, and small groups would take turns. A leader that
+// nobody was with before does not wait. Those who wait for fsync are not released
+// by the write, so for them there is no telling how many will come.
 func (s *Store) gather(g *group) {
 	callers, idle := 0, 0
 	for range maxGather {
 		s.mu.Lock()
-		now, enough := g.callers, s.mu.crowd <= 1 || g.full()
+		now, enough := g.callers, s.mu.crowd <= 1 || g.full() || g.waiters == 0 && g.callers >= g.awaited
 		s.mu.Unlock()
 		if now == callers {
 			idle++
@@ -403,7 +409,7 @@ func (s *Store) lead(g *group) error {
 	orphan := false
 	if len(s.mu.pending) > 0 {
 		next = s.mu.pending[0]
-		next.given = true
+		next.given, next.awaited = true, next.callers+g.callers
 		orphan = next.orphan
 	} else {
 		s.mu.writing = false
