@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var largeFlag = flag.Bool("store.large", false, "tests and benchmarks with 4 GB and 100 million records instead of 1 GB and 3 million")
+var largeFlag = flag.Bool("store.large", false, "4 GB instead of 1 in benchmarks, 100 million units instead of one in tests")
 
 // median of times, in milliseconds.
 func medianMillis(list []time.Duration) float64 {

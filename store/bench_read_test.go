@@ -176,12 +176,16 @@ func BenchmarkDispatch(b *testing.B) {
 	slower(b, "unit", 3, placer(b, 10_000), placer(b, 1))
 }
 
-// 32 units are read from blocks on disk at random, as by pulls of many queues;
-// the floor is a pread of 640 bytes. 2 us are the most for a pull.
+// 32 units are read from blocks on disk: in order, as a consumer that catches up
+// does, and at random, as pulls of many queues do; the floor is a pread of 640
+// bytes at the same places. 2 us are the most for a pull.
 func BenchmarkQueuePull32(b *testing.B) {
 	const blocks = 4096
 	x := &extents{dir: filepath.Join(b.TempDir(), queuesName), disk: volatile(), handles: &handles{}}
-	b.Cleanup(func() { require.NoError(b, x.close()) })
+	b.Cleanup(func() {
+		require.NoError(b, x.close())
+		x.handles.close()
+	})
 	q := &queue{}
 	for i := range int64(blocks * blockUnits) {
 		require.NoError(b, q.place(x, i, unit{position: i + 1}, false))
@@ -192,17 +196,30 @@ func BenchmarkQueuePull32(b *testing.B) {
 	require.NoError(b, err)
 	defer file.Close()
 	buf := make([]byte, 32*unitSize)
-	slower(b, "pull", 3, func() int {
-		v := q.view()
-		units, err := v.units(x, rand.Int64N(blocks)*blockUnits+rand.Int64N(blockUnits-32))
-		if err != nil || len(units) < 32*unitSize {
-			b.Error(err)
-		}
-		return 1
-	}, func() int {
-		if _, err := file.ReadAt(buf, rand.Int64N(blocks*blockSize)); err != nil {
-			b.Error(err)
-		}
-		return 1
+	run := func(b *testing.B, next func() int64) {
+		slower(b, "pull", 2, func() int {
+			v := q.view()
+			units, err := v.units(x, next())
+			if err != nil || len(units) < 32*unitSize {
+				b.Error(err)
+			}
+			return 1
+		}, func() int {
+			at := next()
+			if _, err := file.ReadAt(buf, (at/blockUnits+1)*blockSize+at%blockUnits*unitSize); err != nil {
+				b.Error(err)
+			}
+			return 1
+		})
+	}
+	b.Run("in order", func(b *testing.B) {
+		n := int64(0)
+		run(b, func() int64 {
+			n++
+			return n/6%blocks*blockUnits + n%6*32
+		})
+	})
+	b.Run("random", func(b *testing.B) {
+		run(b, func() int64 { return rand.Int64N(blocks)*blockUnits + rand.Int64N(blockUnits-32) })
 	})
 }

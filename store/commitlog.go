@@ -430,6 +430,14 @@ func (c *commitLog) size() int64 {
 	return last.header.bytes + last.size.Load() - files[0].header.bytes
 }
 
+// unsynced is the number of bytes from the first file that is not wholly synced
+// on. Nothing of a throwaway log is ever unsynced.
+func (c *commitLog) unsynced() int64 {
+	files := *c.files.Load()
+	first, last := files[max(0, c.search(files, c.synced.Load()+1))], files[len(files)-1]
+	return last.header.bytes + last.size.Load() - first.header.bytes
+}
+
 // search finds the file that holds a position, or would. It is -1 for a
 // position before the first file.
 func (c *commitLog) search(files []*logFile, pos int64) int {

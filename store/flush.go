@@ -21,6 +21,8 @@ type flusher struct {
 	// armed means that the flusher knows of unsynced data and will sync it
 	// within the interval. Set by the leader, cleared before a sync begins.
 	armed atomic.Bool
+	// pressed means that the flusher must not wait for the interval to be over.
+	pressed atomic.Bool
 
 	// busy is there while an fsync is under way, and closed afterwards.
 	busy atomic.Pointer[chan struct{}]
@@ -42,12 +44,20 @@ type flusher struct {
 	reported bool // Config.Fenced has been called; owned by the goroutine
 }
 
+// maxUnsynced is how many bytes may be unsynced before the interval is over: the
+// files that hold them are open, and in memory, until they have been synced.
+const maxUnsynced = 32 << 20
+
 // noteWritten tells the flusher and the janitor what a write left to do. Only
 // the leader calls it. rolled means that the write began a file.
 func (s *Store) noteWritten(rolled bool) {
 	f := &s.flusher
 	if !s.cfg.Throwaway && !f.armed.Load() && !f.armed.Swap(true) ||
 		s.cfg.Throwaway && rolled { // a full file to close
+		s.wakeFlusher()
+	}
+	if rolled && s.log.unsynced() > maxUnsynced {
+		f.pressed.Store(true)
 		s.wakeFlusher()
 	}
 	if rolled && s.cfg.RetentionBytes > 0 && s.log.size() > s.cfg.RetentionBytes {
@@ -147,6 +157,7 @@ func (s *Store) runFlusher() {
 		due := false
 		select {
 		case <-f.wake:
+			due = f.pressed.Swap(false)
 		case <-flush:
 			flush, due = nil, true
 		case <-f.stop:
