@@ -388,8 +388,8 @@ func (p *crashPoint) verify(t *testing.T, cfg Config, dir, how string) {
 	mustKill(t, s)
 	s = mustOpen(t, cfg)
 	require.NoError(t, s.Err(), what)
-	compareEntries(t, s, order, what)
-	mustClose(t, s)
+	compareEntries(t, s, order, what) // with a Check
+	require.NoError(t, s.Close(), what)
 	require.NoError(t, os.RemoveAll(dir))
 }
 
