@@ -1,6 +1,7 @@
 package store
 
 import (
+	"hash/crc32"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -63,21 +64,23 @@ func BenchmarkMillion(b *testing.B) {
 // One goroutine appends 16 records of 1 KiB every 400 us, about 40 MB a second:
 // to a store that keeps all, the floor; to one that deletes a file for each that
 // it begins; and to one of those that two goroutines read meanwhile from its
-// oldest record on.
+// oldest record on. The floor of the last is one that keeps all while two
+// goroutines are busy with something else.
 func BenchmarkPacedAppend(b *testing.B) {
 	const pause, batch, kept = 400 * time.Microsecond, 16, 6
 	put := whole(b, benchRecord(1024))
 	retain := func(c *Config) { c.RetentionBytes = kept * DefaultFileSize }
 	sides := []struct {
-		name    string
-		store   *Store
-		readers int
-		each    latencies
-		read    int
+		name   string
+		store  *Store
+		beside func(s *Store, stop <-chan struct{}) int // in two goroutines
+		each   latencies
+		read   int
 	}{
 		{name: "raw_", store: benchStore(b, nil)},
 		{name: "", store: benchStore(b, retain)},
-		{name: "cold_", store: benchStore(b, retain), readers: 2},
+		{name: "raw_cold_", store: benchStore(b, nil), beside: burn},
+		{name: "cold_", store: benchStore(b, retain), beside: func(s *Store, stop <-chan struct{}) int { return scanOldest(b, s, stop) }},
 	}
 	for i := range sides { // full
 		for range (kept + 1) * DefaultFileSize / (batch * 1024) {
@@ -90,8 +93,10 @@ func BenchmarkPacedAppend(b *testing.B) {
 			stop := make(chan struct{})
 			var readers sync.WaitGroup
 			var read [2]int
-			for r := range side.readers {
-				readers.Go(func() { read[r] = scanOldest(b, side.store, stop) })
+			for r := range read {
+				if side.beside != nil {
+					readers.Go(func() { read[r] = side.beside(side.store, stop) })
+				}
 			}
 			begin := time.Now()
 			for next := begin; next.Sub(begin) < 400*time.Millisecond; next = next.Add(pause) {
@@ -111,9 +116,22 @@ func BenchmarkPacedAppend(b *testing.B) {
 		b.ReportMetric(side.each.us(0.999), side.name+"p99.9_us")
 	}
 	b.ReportMetric(sides[1].each.us(0.999)/sides[0].each.us(0.999), "times")
-	b.ReportMetric(sides[2].each.us(0.999)/sides[0].each.us(0.999), "cold_times")
+	b.ReportMetric(sides[3].each.us(0.999)/sides[2].each.us(0.999), "cold_times")
 	b.ReportMetric(1.3, "most")
-	b.ReportMetric(float64(sides[2].read)/(4*0.4), "cold_rec/s")
+	b.ReportMetric(float64(sides[3].read)/(4*0.4), "cold_rec/s")
+}
+
+// burn computes until stop is closed.
+func burn(_ *Store, stop <-chan struct{}) int {
+	data := make([]byte, 64<<10)
+	for {
+		select {
+		case <-stop:
+			return 0
+		default:
+			data[0] += byte(crc32.Checksum(data, castagnoli))
+		}
+	}
 }
 
 // scanOldest reads from the oldest record of the benchmark's queue on, again and

@@ -66,8 +66,11 @@ func (r *checkpointReader) index() (st indexState) {
 			break
 		}
 		entries := make([]keyEntry, t.entries)
+		be := binary.BigEndian
+		b := r.bytes(t.entries * keyEntrySize) // of which there are enough, as counted
 		for i := range entries {
-			entries[i] = keyEntry{hash: r.u32(), position: r.u32(), time: r.u32()}
+			e := b[i*keyEntrySize:]
+			entries[i] = keyEntry{hash: be.Uint32(e), position: be.Uint32(e[4:]), time: be.Uint32(e[8:])}
 		}
 		top := entries[len(entries)-1]
 		t.last, t.lastTime = t.first+int64(top.position), t.firstTime+int64(top.time)
