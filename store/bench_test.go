@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"sync"
@@ -198,12 +197,16 @@ func BenchmarkAppendSync(b *testing.B) {
 // filledStore is a store with n records, read back from disk up to the last
 // file when sealed, and a raw wal with the same.
 func filledStore(b *testing.B, n int, sealed bool) (*Store, *rawLog) {
+	return filledWith(b, n, 128, sealed)
+}
+
+func filledWith(b *testing.B, n, body int, sealed bool) (*Store, *rawLog) {
 	s, raw := benchStore(b, func(c *Config) {
 		if !sealed {
 			c.FileSize = 1 << 30
 		}
 	}), benchRaw(b)
-	r := benchRecord(128)
+	r := benchRecord(body)
 	rec := encoded(b, r)
 	for range n / 256 {
 		appendN(b, s, r, 256)
@@ -234,53 +237,6 @@ func BenchmarkGetTail32(b *testing.B) {
 			}
 		}
 	})
-}
-
-// BenchmarkScanSealed reads a store of many files in turns of 32 and of 64; raw
-// reads the same bytes with one pread of 64 KiB after the other and computes
-// their CRC.
-func BenchmarkScanSealed(b *testing.B) {
-	for _, step := range []int{32, 64} {
-		b.Run(fmt.Sprintf("%d", step), func(b *testing.B) {
-			const n = 128 << 10
-			s, _ := filledStore(b, n, true)
-			size := int64(message.RecordSize(benchRecord(128)))
-			paths := segments(b, s.cfg.Dir)
-			paths = paths[:len(paths)-1]
-			at, file, off := int64(0), 0, int64(0)
-			var open *os.File
-			buf := make([]byte, 64<<10)
-			limit := (*s.log.files.Load())[len(paths)].base - int64(step)
-			versus(b, step, func(k int) {
-				for range k {
-					res, err := s.Get(GetRequest{Topic: "benchmark", Offset: at, MaxMessages: step})
-					if err != nil || len(res.Records) != step {
-						b.Fatal(res.Status, err)
-					}
-					if at = res.Next; at >= limit {
-						at = 0
-					}
-				}
-			}, func(k int) {
-				for todo := int64(k*step) * size; todo > 0; {
-					if open == nil {
-						var err error
-						open, err = os.Open(paths[file])
-						require.NoError(b, err)
-						off, file = 0, (file+1)%len(paths)
-					}
-					n, err := open.ReadAt(buf, off)
-					if err != nil {
-						open.Close()
-						open = nil
-					}
-					crc32.Checksum(buf[:n], castagnoli)
-					todo -= int64(n)
-					off += int64(n)
-				}
-			})
-		})
-	}
 }
 
 // BenchmarkDispatch puts units into 10,000 queues in turn.

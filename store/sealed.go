@@ -146,12 +146,15 @@ func (c *commitLog) openSealed(lf *logFile, end int64, final bool) (_ *sealedFil
 // readSealed appends the records of units, which lie in file i of the log in
 // ascending order, to out. goesOn tells that the reader comes from the file
 // before.
-func (c *commitLog) readSealed(files []*logFile, i int, units []unit, goesOn bool, out [][]byte) ([][]byte, error) {
+func (c *commitLog) readSealed(files []*logFile, i int, units []unit, goesOn bool, b *ReadBuffer, out [][]byte) ([][]byte, error) {
 	f, done, err := c.sealed(files, i)
 	if err != nil {
 		return out, err
 	}
 	defer done()
+	if b != nil {
+		return f.readLent(b, units, out)
+	}
 	for len(units) > 0 {
 		n := 1
 		start := f.index.offsets[f.step(units[0].position)]
@@ -205,7 +208,7 @@ func (f *sealedFile) readSpan(units []unit, goesOn bool, out [][]byte) ([][]byte
 	}
 	switch {
 	case cur.runs > 0:
-		to = max(to, cur.off+scanBytes)
+		to = f.index.size // as far as the buffer reaches
 	case few && span > maxBlock:
 		to = 0 // the entries in between are large: nothing of them but their lengths
 	case cur.position == first && last-first == int64(len(units)-1):
@@ -232,7 +235,7 @@ func (f *sealedFile) leave(cur cursor) {
 // readWith reads units with a cursor, from disk up to byte offset to or as far
 // as is needed. few tells that they are few among many.
 func (f *sealedFile) readWith(cur *cursor, units []unit, few bool, to int64, out [][]byte) ([][]byte, error) {
-	kept := len(out) // those from here on lie in the buffer
+	kept := len(out) // those from here on are to be taken out of the buffer
 	for _, u := range units {
 		for cur.position < u.position {
 			if _, n, ok := cutEntry(cur.buf[cur.at:]); ok {
@@ -265,6 +268,10 @@ func (f *sealedFile) readWith(cur *cursor, units []unit, few bool, to int64, out
 		}
 		switch {
 		case own:
+			kept++
+		case cur.lender != nil:
+			cur.lender.pinned = true
+			rec = rec[:len(rec):len(rec)]
 			kept++
 		case few:
 			rec = ownCopy(rec)
