@@ -18,15 +18,15 @@ import (
 	"github.com/pocketmq/pocketmq"
 )
 
-// The benchmarks W1 to W4 measure the library beside bare tidwall/wal, which
+// The benchmarks W1 to W9 measure the library beside bare tidwall/wal, which
 // writes bodies of the same size, in the same run: rounds alternate, so that
 // what else the machine does hits both. They report messages a second (median
 // of the rounds), and x_raw, the median of the ratios of neighbouring rounds.
 //
-//	go test -run xxx -bench 'W[1-4]' .
+//	go test -run '^$' -bench 'W[1-9]' .
 //
-// Brokers write to a real folder with AsyncFlush. The wal does not sync either,
-// but when it rolls, every 20 MB.
+// Brokers write to a real folder with AsyncFlush, but for W6. The wal does not
+// sync either, but when it rolls, every 20 MB. W7 is BenchmarkClusterLife.
 
 const (
 	benchRounds = 5
@@ -97,7 +97,12 @@ func benchBody(size int) []byte {
 // benchCluster is a cluster of one broker in a real folder.
 func benchCluster(b *testing.B) (*pocketmq.Cluster, *pocketmq.Producer) {
 	b.Helper()
-	c, err := pocketmq.StartCluster(b.Context(), pocketmq.ClusterConfig{Dir: b.TempDir(), Topics: map[string]int{"T": 4}})
+	return benchClusterOf(b, pocketmq.ClusterConfig{Dir: b.TempDir(), Topics: map[string]int{"T": 4}})
+}
+
+func benchClusterOf(b *testing.B, cfg pocketmq.ClusterConfig) (*pocketmq.Cluster, *pocketmq.Producer) {
+	b.Helper()
+	c, err := pocketmq.StartCluster(b.Context(), cfg)
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, c.Close()) })
 	p, err := c.StartProducer(b.Context(), pocketmq.ProducerConfig{})
@@ -113,7 +118,13 @@ type rawLog struct {
 
 func newRawLog(b *testing.B) *rawLog {
 	b.Helper()
-	log, err := wal.Open(b.TempDir(), &wal.Options{NoSync: true, NoCopy: true})
+	return newRawLogOf(b, b.TempDir(), wal.Options{})
+}
+
+func newRawLogOf(b *testing.B, dir string, o wal.Options) *rawLog {
+	b.Helper()
+	o.NoSync, o.NoCopy = true, true
+	log, err := wal.Open(dir, &o)
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, log.Close()) })
 	return &rawLog{log: log, next: 1}
@@ -173,9 +184,11 @@ func BenchmarkW1(b *testing.B) {
 
 // walGroup is the floor of W2: goroutines that wait share one WriteBatch. The
 // first one writes, after it has let others run once so that they join, and goes
-// on until nobody waits; batches and channels are used again.
+// on until nobody waits; batches and channels are used again. With sync it is
+// the floor of W6: an fsync follows each WriteBatch.
 type walGroup struct {
-	log *wal.Log
+	log  *wal.Log
+	sync bool
 
 	mu       sync.Mutex
 	next     uint64
@@ -221,6 +234,9 @@ func (g *walGroup) write(body []byte) error {
 		g.batch, g.waiting = g.spare, g.released[:0]
 		g.mu.Unlock()
 		err := g.log.WriteBatch(batch)
+		if err == nil && g.sync {
+			err = g.log.Sync()
+		}
 		batch.Clear()
 		if first {
 			own = err
@@ -234,43 +250,45 @@ func (g *walGroup) write(body []byte) error {
 	}
 }
 
+// inParallel calls one in 64 goroutines until the round is over.
+func inParallel(b *testing.B, one func() error) (int, time.Duration) {
+	var n atomic.Int64
+	var over atomic.Bool
+	var wg sync.WaitGroup
+	begin := time.Now()
+	for range 64 {
+		wg.Go(func() {
+			mine := int64(0)
+			for !over.Load() {
+				if err := one(); err != nil {
+					b.Error(err)
+					return
+				}
+				mine++
+			}
+			n.Add(mine)
+		})
+	}
+	time.Sleep(benchRound)
+	over.Store(true)
+	wg.Wait()
+	return int(n.Load()), time.Since(begin)
+}
+
 // W2: 64 goroutines send and wait.
 func BenchmarkW2(b *testing.B) {
 	sizes128and1K(b, func(b *testing.B, size int) {
 		_, p := benchCluster(b)
 		raw := newWalGroup(newRawLog(b).log)
 		body := benchBody(size)
-		many := func(one func() error) (int, time.Duration) {
-			var n atomic.Int64
-			var over atomic.Bool
-			var wg sync.WaitGroup
-			begin := time.Now()
-			for range 64 {
-				wg.Go(func() {
-					mine := int64(0)
-					for !over.Load() {
-						if err := one(); err != nil {
-							b.Error(err)
-							return
-						}
-						mine++
-					}
-					n.Add(mine)
-				})
-			}
-			time.Sleep(benchRound)
-			over.Store(true)
-			wg.Wait()
-			return int(n.Load()), time.Since(begin)
-		}
 		beside(b,
 			func() (int, time.Duration) {
-				return many(func() error {
+				return inParallel(b, func() error {
 					_, err := p.Send(context.Background(), &pocketmq.Message{Topic: "T", Body: body})
 					return err
 				})
 			},
-			func() (int, time.Duration) { return many(func() error { return raw.write(body) }) })
+			func() (int, time.Duration) { return inParallel(b, func() error { return raw.write(body) }) })
 	})
 }
 

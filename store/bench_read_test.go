@@ -1,177 +1,166 @@
 package store
 
 import (
+	"context"
 	"fmt"
-	"hash/crc32"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// preads reads the full files of a store again and again, 64 KiB at a time.
-type preads struct {
-	b     *testing.B
-	paths []string
-	next  int
-	open  *os.File
-	off   int64
-	buf   []byte
-}
-
-func newPreads(b *testing.B, s *Store) *preads {
-	paths := segments(b, s.cfg.Dir)
-	require.Greater(b, len(paths), 1)
-	p := &preads{b: b, paths: paths[:len(paths)-1], buf: make([]byte, 64<<10)}
-	b.Cleanup(p.close)
-	return p
-}
-
-// read reads a number of bytes and computes their CRC, entry by entry if size is
-// more than 0, which is then the size of each.
-func (p *preads) read(todo, size int64) {
-	for todo > 0 {
-		if p.open == nil {
-			var err error
-			p.open, err = os.Open(p.paths[p.next])
-			require.NoError(p.b, err)
-			p.off, p.next = 0, (p.next+1)%len(p.paths)
-		}
-		n, err := p.open.ReadAt(p.buf, p.off)
-		if err != nil {
-			p.close()
-		}
-		step := n
-		if size > 0 {
-			step = int(size)
-		}
-		for at := 0; at < n; at += step {
-			crc32.Checksum(p.buf[at:min(n, at+step)], castagnoli)
-		}
-		todo -= int64(n)
-		p.off += int64(n)
+// filledStore is a store with n records in one queue, in files of a size, all
+// synced.
+func filledStore(b *testing.B, n int, fileSize int64) *Store {
+	s := benchStore(b, func(c *Config) { c.FileSize = fileSize })
+	put := whole(b, benchRecord(benchRecordSize))
+	for range n / 256 {
+		put(s, 256)
 	}
+	require.NoError(b, s.Sync(context.Background()))
+	return s
 }
 
-func (p *preads) close() {
-	if p.open != nil {
-		_ = p.open.Close()
-		p.open = nil
+// get is Get of n records of the benchmark's queue, which must be there.
+func get(b *testing.B, s *Store, offset int64, n int) GetResult {
+	res, err := s.Get(GetRequest{Topic: "benchmark", Offset: offset, MaxMessages: n})
+	if err != nil || len(res.Records) != n {
+		b.Error(res.Status, len(res.Records), err)
 	}
+	return res
 }
 
-// BenchmarkScanSealed reads a store of many files in turns of 32 and of 64, into
-// new memory or into that of the reader ("lent"), with bodies of 128 and of
-// 1024 bytes. Raw reads the same bytes with one pread of 64 KiB after the other
-// into the same buffer, and computes the CRC of all at once, or of each record
-// ("entries"): that of many short pieces costs up to four times as much.
-func BenchmarkScanSealed(b *testing.B) {
-	for _, row := range []struct {
-		step, body    int
-		lent, entries bool
-	}{
-		{step: 32, body: 128}, {step: 64, body: 128}, {step: 64, body: 1024},
-		{step: 64, body: 128, lent: true}, {step: 64, body: 128, lent: true, entries: true}, {step: 64, body: 1024, lent: true},
-	} {
-		name := fmt.Sprintf("%d/%d", row.step, row.body)
-		if row.lent {
-			name += "/lent"
-		}
-		if row.entries {
-			name += "/entries"
-		}
-		b.Run(name, func(b *testing.B) {
-			s, _ := filledWith(b, 24<<20/row.body, row.body, true)
-			raw := newPreads(b, s)
-			files := *s.log.files.Load()
-			size := files[1].header.bytes / (files[1].base - files[0].base) // of an entry
-			entry := int64(0)
-			if row.entries {
-				entry = size
-			}
-			var buffer *ReadBuffer
-			if row.lent {
-				buffer = new(ReadBuffer)
-			}
-			at, limit := int64(0), files[len(files)-1].base-int64(row.step)
-			versus(b, row.step, func(k int) {
-				for range k {
-					res, err := s.Get(GetRequest{Topic: "benchmark", Offset: at, MaxMessages: row.step, Buffer: buffer})
-					if err != nil || len(res.Records) != row.step {
-						b.Fatal(res.Status, err)
-					}
-					if at = res.Next; at >= limit {
-						at = 0
+// Records are read from the memory of the file that is being written, one by its
+// position and 32 of a queue; the floor reads entries of a wal.
+func BenchmarkTailRead(b *testing.B) {
+	const n = 32 << 8
+	rec := encoded(b, benchRecord(benchRecordSize))
+	for _, step := range []int{1, 32} {
+		b.Run(fmt.Sprint(step), func(b *testing.B) {
+			s, raw := filledStore(b, n, 1<<30), benchRaw(b)
+			raw.write(rec, n)
+			at := uint64(0)
+			slower(b, "rec", 3, func() int {
+				const times = 128
+				for range times {
+					at = at%(n-64) + uint64(step)
+					if step == 1 {
+						if _, err := s.Record(int64(at)); err != nil {
+							b.Error(err)
+						}
+					} else {
+						get(b, s, int64(at)-32, step)
 					}
 				}
-			}, func(k int) { raw.read(int64(k*row.step)*size, entry) })
+				return times * step
+			}, func() int {
+				const times = 4096
+				for range times {
+					at = at%(n-64) + 1
+					if _, err := raw.log.Read(at); err != nil {
+						b.Error(err)
+					}
+				}
+				return times
+			})
 		})
 	}
 }
 
-// BenchmarkScans lets four readers scan different parts of a store at a time;
-// raw is the same with preads of 64 KiB and the CRC of them, in one goroutine
-// for each.
-func BenchmarkScans(b *testing.B) {
-	const readers, step = 4, 64
-	s, _ := filledStore(b, 128<<10, true)
-	files := *s.log.files.Load()
-	size := files[1].header.bytes / (files[1].base - files[0].base)
-	part := (files[len(files)-1].base - step) / readers
-	var at [readers]int64
-	var raw [readers]*preads
-	for i := range raw {
-		at[i] = int64(i) * part
-		raw[i] = newPreads(b, s)
-		raw[i].next = i * len(raw[i].paths) / readers
-	}
-	each := func(work func(i int)) {
-		var wg sync.WaitGroup
-		for i := range readers {
-			wg.Go(func() { work(i) })
+// The tail is read while another goroutine appends and waits for fsync without
+// a pause; the floor is the same without the other.
+func BenchmarkTailReadBesideSync(b *testing.B) {
+	s := benchStore(b, func(c *Config) { c.SyncFlush = true })
+	put := whole(b, benchRecord(benchRecordSize))
+	put(s, 256)
+	var idle, beside latencies
+	read := func(l *latencies) func() int {
+		return func() int {
+			for range 64 {
+				l.time(func() { get(b, s, s.MaxOffset("benchmark", 0)-32, 32) })
+			}
+			return 64
 		}
-		wg.Wait()
 	}
-	versus(b, readers*step, func(k int) {
-		each(func(i int) {
-			for range k {
-				res, err := s.Get(GetRequest{Topic: "benchmark", Offset: at[i], MaxMessages: step})
-				if err != nil || len(res.Records) != step {
-					b.Error(res.Status, err)
-					return
-				}
-				if at[i] = res.Next; at[i] >= int64(i+1)*part {
-					at[i] = int64(i) * part
-				}
+	for range benchRounds {
+		round(read(&idle))
+		var over atomic.Bool
+		var writer sync.WaitGroup
+		writer.Go(func() {
+			for !over.Load() {
+				put(s, 1)
 			}
 		})
-	}, func(k int) { each(func(i int) { raw[i].read(int64(k*step)*size, 0) }) })
+		round(read(&beside))
+		over.Store(true)
+		writer.Wait()
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(beside.us(0.99), "p99_us")
+	b.ReportMetric(idle.us(0.99), "raw_p99_us")
+	b.ReportMetric(beside.us(0.99)/idle.us(0.99), "times")
+	b.ReportMetric(5, "most")
 }
 
-// BenchmarkReadRandom reads single records, few of them very often (Zipf 1.1,
-// spread over the whole log), with a cache of a tenth of the log. Raw is the
-// same without a cache: a pread of the step of the index that holds the record.
-func BenchmarkReadRandom(b *testing.B) {
-	const n = 128 << 10
-	s, _ := filledStore(b, n, true)
-	blocks := (*s.log.files.Load())[0].size.Load() * int64(len(*s.log.files.Load()))
-	s.log.blocks.budget = max(MinCacheBytes, blocks/10)
-	bare, _ := filledStore(b, n, true)
-	bare.log.blocks.budget = -1
-	limit := uint64((*s.log.files.Load())[len(*s.log.files.Load())-1].base - 1)
-	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, limit-1)
-	position := func() int64 { return int64(1 + zipf.Uint64()*2654435761%limit) }
-	read := func(s *Store) func(int) {
-		return func(k int) {
-			for range k {
-				if _, err := s.Record(position()); err != nil {
-					b.Fatal(err)
-				}
-			}
-		}
+// placer puts units into queues of their own, n in turn.
+func placer(b *testing.B, queues int) func() int {
+	x := &extents{dir: filepath.Join(b.TempDir(), queuesName), disk: volatile(), handles: &handles{}}
+	b.Cleanup(func() { require.NoError(b, x.close()) })
+	list := make([]*queue, queues)
+	for i := range list {
+		list[i] = &queue{id: uint32(i)}
 	}
-	read(s)(20_000) // until the cache is full
-	versus(b, 1, read(s), read(bare))
+	next := 0
+	return func() int {
+		const times = 1 << 10
+		for range times {
+			q := list[next%len(list)]
+			if err := q.place(x, int64(next/len(list)), unit{position: int64(next)}, false); err != nil {
+				b.Error(err)
+			}
+			next++
+		}
+		return times
+	}
+}
+
+// Units go to 10,000 queues in turn; the floor is a single queue. 100 ns are the
+// most for a unit.
+func BenchmarkDispatch(b *testing.B) {
+	slower(b, "unit", 3, placer(b, 10_000), placer(b, 1))
+}
+
+// 32 units are read from blocks on disk at random, as by pulls of many queues;
+// the floor is a pread of 640 bytes. 2 us are the most for a pull.
+func BenchmarkQueuePull32(b *testing.B) {
+	const blocks = 4096
+	x := &extents{dir: filepath.Join(b.TempDir(), queuesName), disk: volatile(), handles: &handles{}}
+	b.Cleanup(func() { require.NoError(b, x.close()) })
+	q := &queue{}
+	for i := range int64(blocks * blockUnits) {
+		require.NoError(b, q.place(x, i, unit{position: i + 1}, false))
+	}
+	_, _, err := x.sync()
+	require.NoError(b, err)
+	file, err := os.Open(x.files[0].path)
+	require.NoError(b, err)
+	defer file.Close()
+	buf := make([]byte, 32*unitSize)
+	slower(b, "pull", 3, func() int {
+		v := q.view()
+		units, err := v.units(x, rand.Int64N(blocks)*blockUnits+rand.Int64N(blockUnits-32))
+		if err != nil || len(units) < 32*unitSize {
+			b.Error(err)
+		}
+		return 1
+	}, func() int {
+		if _, err := file.ReadAt(buf, rand.Int64N(blocks*blockSize)); err != nil {
+			b.Error(err)
+		}
+		return 1
+	})
 }

@@ -77,6 +77,13 @@ func (c *commitLog) startFile(now int64) error {
 	return c.commit()
 }
 
+// Memory reserved for a file: its size, up to a limit, and room for the group
+// that fills it.
+const (
+	maxReserve    = 16 << 20
+	reserveBeyond = 128 << 10
+)
+
 // begin starts a batch of entries, in a new file when the last one is full.
 func (c *commitLog) begin(now int64) error {
 	if c.active == nil || c.active.size.Load() > c.fileSize {
@@ -157,6 +164,10 @@ func (c *commitLog) roll(now int64) error {
 	}
 	if old != nil {
 		old.index.Store(&sparseIndex{offsets: old.offsets, size: old.size.Load()})
+		// Where one file was filled, another will be. The last group may go
+		// beyond the limit.
+		entries := int(c.written.Load() - old.base + 2)
+		reserveWal(f.log.Load(), int(min(c.fileSize, maxReserve)+reserveBeyond), entries+entries/8)
 	}
 	c.addFile(f)
 	return nil

@@ -62,7 +62,7 @@ func TestReadingOnIntoABufferMakesNoMemoryPerRecord(t *testing.T) {
 		offset = res.Next
 	}
 	read()
-	assert.Less(t, testing.AllocsPerRun(50, read), 2.0, "some for a block of the queue")
+	assert.LessOrEqual(t, testing.AllocsPerRun(50, read), 4.0, "for a file and a block of the queue")
 }
 
 func TestABufferSurvivesDamage(t *testing.T) {

@@ -36,6 +36,9 @@ func (x *sparseIndex) end(step int64) int64 {
 // step is the index entry that leads to a position.
 func (f *logFile) step(pos int64) int64 { return (pos - f.base) / indexStep }
 
+// first is the position that an index entry leads to.
+func (f *logFile) first(step int64) int64 { return f.base + step*indexStep }
+
 // sparse returns the index of a file whose wal is closed, up to position end,
 // and makes it when there is none. It is kept if the file is final.
 func (f *logFile) sparse(fd io.ReaderAt, end int64, final bool) (*sparseIndex, error) {
@@ -105,7 +108,7 @@ func (f *sealedFile) damaged(position, off int64) error {
 // cursorAt is a new cursor at the step that holds a position.
 func (f *sealedFile) cursorAt(position int64) cursor {
 	step := f.step(position)
-	return cursor{file: f.logFile, position: f.base + step*indexStep, off: f.index.offsets[step]}
+	return cursor{file: f.logFile, position: f.first(step), off: f.index.offsets[step]}
 }
 
 // verify reads the entry at the start of b, a piece of a segment, as that of a
@@ -314,7 +317,7 @@ func takeOut(records [][]byte, buf []byte) {
 func (f *sealedFile) readBlocks(units []unit, out [][]byte, cur *cursor) (_ [][]byte, n int, err error) {
 	var b *recordBlock
 	for i, u := range units {
-		if step := f.step(u.position); b == nil || b.first != f.base+step*indexStep {
+		if step := f.step(u.position); b == nil || b.first != f.first(step) {
 			if b = f.chain.blocks.block(f, step); b == nil {
 				return out, i, nil
 			}
@@ -332,9 +335,9 @@ func (f *sealedFile) readBlocks(units []unit, out [][]byte, cur *cursor) (_ [][]
 	return out, len(units), nil
 }
 
-// readRecord reads one record, by way of the block cache.
+// readRecord reads one record whose block is not in the cache.
 func (f *sealedFile) readRecord(position int64) ([]byte, error) {
-	if b := f.chain.blocks.block(f, f.step(position)); b != nil {
+	if b := f.chain.blocks.load(f, f.step(position)); b != nil {
 		return ownCopy(b.record(position)), nil
 	}
 	return f.readAlone(position)

@@ -177,7 +177,7 @@ func (e *Engine) stop(ctx context.Context, hard bool) error {
 		e.finish(stopped, nil, nil)
 		return nil
 	case first:
-		err, failed := e.halt(r, ctx, hard)
+		failed, err := e.halt(r, ctx, hard)
 		lost := r.lost(failed)
 		e.finish(stopped, err, lost)
 		if hard {
@@ -219,9 +219,9 @@ func (e *Engine) finish(stopped chan struct{}, err, lost error) {
 	close(stopped)
 }
 
-// halt ends a run. It returns what user code still runs, and the last commits
-// that failed.
-func (e *Engine) halt(r *run, ctx context.Context, hard bool) (err error, failed []unstored) {
+// halt ends a run. It returns the last commits that failed, and an error for
+// user code that still runs.
+func (e *Engine) halt(r *run, ctx context.Context, hard bool) (failed []unstored, err error) {
 	r.halt()
 	last := r.base // of the last requests
 	patient := hard
@@ -266,7 +266,7 @@ func (e *Engine) halt(r *run, ctx context.Context, hard bool) (err error, failed
 		}
 	}
 	r.cancelHandlers(protocol.ErrClosed)
-	return err, failed
+	return failed, err
 }
 
 // await waits for done: Close at most CloseTimeout, Shutdown as long as ctx

@@ -175,7 +175,7 @@ func TestOffsetsAreCommittedEveryOffsetPersistWhenTheyChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")
 		w.topic(testTopic, "a", 2)
-		e, _ := w.member("c1", new(inbox), nil)
+		e, _ := w.member("c1", &inbox{work: time.Millisecond}, nil) // done after the next pull has begun, which would carry the offset
 		began := time.Now()
 		start(t, e)
 		q := queueOf("a", 0)

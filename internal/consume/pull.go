@@ -274,11 +274,11 @@ func (r *run) pullFailed(ctx context.Context, h *heldQueue, err error) time.Dura
 
 // pullCarried notes the commit that a pull carried. The broker may have served
 // it after a later UpdateConsumerOffset, so an older one has to be replaced, and
-// after an error it is open what the broker has, unless it had just that.
+// after an error it is open what the broker has.
 func (r *run) pullCarried(h *heldQueue, commit int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil && commit != h.committed {
+	if err != nil {
 		commit = -1
 	}
 	h.committed = commit
