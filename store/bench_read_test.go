@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"hash/crc32"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -12,8 +11,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/pocketmq/pocketmq/message"
 )
 
 // filledStore is a store with n records in one queue, in files of a size, all
@@ -107,45 +104,6 @@ func BenchmarkTailReadBesideSync(b *testing.B) {
 	b.ReportMetric(idle.us(0.99), "raw_p99_us")
 	b.ReportMetric(beside.us(0.99)/idle.us(0.99), "times")
 	b.ReportMetric(5, "most")
-}
-
-// A queue is read through many full files, 32 and 64 records at a time; the
-// floor reads the same files with one pread of 64 KiB after the other and
-// computes a CRC of what it gets.
-func BenchmarkScanSealed(b *testing.B) {
-	for _, step := range []int{32, 64} {
-		b.Run(fmt.Sprint(step), func(b *testing.B) {
-			s := filledStore(b, 128<<10, DefaultFileSize)
-			size := message.RecordSize(benchRecord(benchRecordSize))
-			paths := segments(b, s.cfg.Dir)
-			paths = paths[:len(paths)-1]
-			limit := (*s.log.files.Load())[len(paths)].base - int64(step)
-			at, file, off := int64(0), 0, int64(0)
-			var open *os.File
-			buf := make([]byte, 64<<10)
-			beside(b, "rec", 0.5, func() int {
-				if at = get(b, s, at, step).Next; at >= limit {
-					at = 0
-				}
-				return step
-			}, func() int {
-				if open == nil {
-					var err error
-					open, err = os.Open(paths[file])
-					require.NoError(b, err)
-					off, file = 0, (file+1)%len(paths)
-				}
-				n, err := open.ReadAt(buf, off)
-				if err != nil {
-					open.Close()
-					open = nil
-				}
-				crc32.Checksum(buf[:n], castagnoli)
-				off += int64(n)
-				return n / size
-			})
-		})
-	}
 }
 
 // placer puts units into queues of their own, n in turn.

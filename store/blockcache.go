@@ -15,7 +15,11 @@ import (
 // so neither the tail nor a scan knows of the cache.
 //
 // It is a hint: it takes a block some time after it was given one, or never, so
-// a reader always goes on with the block that it has loaded.
+// a reader always goes on with the block that it has loaded. A block costs a
+// multiple of the one record that is wanted of it, in memory and checksums, so it
+// is only made when its place is read again after a while: records that are read
+// once, and there are more of them than of others, cost what they do without a
+// cache.
 const (
 	// maxBlock is the size of the largest piece of a file that is taken for a
 	// block. Records that make larger ones gain nothing from it.
@@ -57,11 +61,12 @@ type blockCache struct {
 	loads   singleflight.Group
 	waiting atomic.Int64 // bytes of blocks that the cache has not looked at yet
 
-	// mu guards the fields below: the cache is made when the first block is
-	// kept, and closed only while nobody is in it, because a use of it that
-	// meets its end panics. Nothing in it waits for anybody.
+	// mu guards the fields below: they are made by the first read, and the cache
+	// is closed only while nobody is in it, because a use of it that meets its
+	// end panics. Nothing in it waits for anybody.
 	mu     sync.RWMutex
 	cache  *ristretto.Cache[int64, *recordBlock]
+	missed []atomic.Int64 // first positions of blocks that were not there lately, by hash
 	closed bool
 }
 
@@ -76,6 +81,21 @@ func (c *blockCache) get(f *logFile, first int64) *recordBlock {
 		return b
 	}
 	return nil
+}
+
+// again reports whether a block was missed before, not too long ago.
+func (c *blockCache) again(first int64) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.cache == nil {
+		return false
+	}
+	slot := &c.missed[uint64(first)*0x9E3779B97F4A7C15>>32%uint64(len(c.missed))]
+	if slot.CompareAndSwap(first, 0) {
+		return true
+	}
+	slot.Store(first)
+	return false
 }
 
 // put offers a block to the cache.
@@ -108,6 +128,7 @@ func (c *blockCache) make() error {
 	if c.cache != nil || c.closed {
 		return nil
 	}
+	c.missed = make([]atomic.Int64, 2*c.budget/typicalBlock)
 	var err error
 	c.cache, err = ristretto.NewCache(&ristretto.Config[int64, *recordBlock]{
 		NumCounters: max(1000, 10*c.budget/typicalBlock),
@@ -132,24 +153,30 @@ func (c *blockCache) close() {
 	cache.Close() // nil is fine
 }
 
-// block returns one step of a sealed file, from the cache or from disk. Of
-// several who want the same, one reads it. It is nil when there is no cache, or
-// the file is not final, or the step is too large or cannot be read to its end:
-// whoever wants a record of it then reads that alone, and meets the error if it
-// is in there.
+// block returns one step of a sealed file, from the cache or from disk, or nil
+// when it is not to be had: see load.
 func (c *blockCache) block(f *sealedFile, step int64) *recordBlock {
+	if b := c.get(f.logFile, f.first(step)); b != nil {
+		return b
+	}
+	return c.load(f, step)
+}
+
+// load returns one step of a sealed file that is not in the cache. Of several who
+// want the same, one reads it. It is nil when there is no cache, or the file is
+// not final, or the step is not worth it, or too large, or cannot be read to its
+// end: whoever wants a record of it then reads that alone, and meets the error if
+// it is in there.
+func (c *blockCache) load(f *sealedFile, step int64) *recordBlock {
 	size := f.index.end(step) - f.index.offsets[step]
 	if c.budget <= 0 || !f.final || size > min(maxBlock, c.maxWaiting()-blockOverhead) {
 		return nil
 	}
-	first := f.base + step*indexStep
-	if b := c.get(f.logFile, first); b != nil {
-		return b
+	first := f.first(step)
+	if err := c.make(); err != nil || !c.again(first) {
+		return nil
 	}
 	loaded, err, _ := c.loads.Do(strconv.FormatInt(first, 36), func() (any, error) {
-		if err := c.make(); err != nil {
-			return nil, err
-		}
 		b, err := f.loadBlock(step)
 		if err != nil {
 			return nil, err
@@ -166,7 +193,7 @@ func (c *blockCache) block(f *sealedFile, step int64) *recordBlock {
 // loadBlock reads and verifies one step.
 func (f *sealedFile) loadBlock(step int64) (*recordBlock, error) {
 	from := f.index.offsets[step]
-	b := &recordBlock{file: f.logFile, first: f.base + step*indexStep, data: make([]byte, f.index.end(step)-from)}
+	b := &recordBlock{file: f.logFile, first: f.first(step), data: make([]byte, f.index.end(step)-from)}
 	if err := f.read(b.data, b.first, from); err != nil {
 		return nil, err
 	}

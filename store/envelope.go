@@ -61,6 +61,14 @@ func sealEntry(buf []byte, at, size int, pos, synced int64) []byte {
 // canonicalUvarint reads a uvarint that is encoded in the shortest way; n is 0
 // otherwise. Only those are ever written.
 func canonicalUvarint(b []byte) (v uint64, n int) {
+	if len(b) >= 2 { // what nearly all lengths and distances take
+		if b[0] < 0x80 {
+			return uint64(b[0]), 1
+		}
+		if b[1] < 0x80 && b[1] != 0 {
+			return uint64(b[0]&0x7f) | uint64(b[1])<<7, 2
+		}
+	}
 	v, n = binary.Uvarint(b)
 	if n <= 0 || (n > 1 && b[n-1] == 0) {
 		return 0, 0

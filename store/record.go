@@ -146,6 +146,9 @@ func (c *commitLog) record(position int64) ([]byte, error) {
 			return nil, damagef(f.path, position, "read: %v", err)
 		}
 	}
+	if b := c.blocks.get(f, f.first(f.step(position))); b != nil {
+		return ownCopy(b.record(position)), nil
+	}
 	sealed, done, err := c.sealed(files, i)
 	if err != nil {
 		return nil, err

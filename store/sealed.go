@@ -36,6 +36,9 @@ func (x *sparseIndex) end(step int64) int64 {
 // step is the index entry that leads to a position.
 func (f *logFile) step(pos int64) int64 { return (pos - f.base) / indexStep }
 
+// first is the position that an index entry leads to.
+func (f *logFile) first(step int64) int64 { return f.base + step*indexStep }
+
 // sparse returns the index of a file whose wal is closed, up to position end,
 // and makes it when there is none. It is kept if the file is final.
 func (f *logFile) sparse(fd io.ReaderAt, end int64, final bool) (*sparseIndex, error) {
@@ -105,7 +108,7 @@ func (f *sealedFile) damaged(position, off int64) error {
 // cursorAt is a new cursor at the step that holds a position.
 func (f *sealedFile) cursorAt(position int64) cursor {
 	step := f.step(position)
-	return cursor{file: f.logFile, position: f.base + step*indexStep, off: f.index.offsets[step]}
+	return cursor{file: f.logFile, position: f.first(step), off: f.index.offsets[step]}
 }
 
 // verify reads the entry at the start of b, a piece of a segment, as that of a
@@ -146,12 +149,15 @@ func (c *commitLog) openSealed(lf *logFile, end int64, final bool) (_ *sealedFil
 // readSealed appends the records of units, which lie in file i of the log in
 // ascending order, to out. goesOn tells that the reader comes from the file
 // before.
-func (c *commitLog) readSealed(files []*logFile, i int, units []unit, goesOn bool, out [][]byte) ([][]byte, error) {
+func (c *commitLog) readSealed(files []*logFile, i int, units []unit, goesOn bool, b *ReadBuffer, out [][]byte) ([][]byte, error) {
 	f, done, err := c.sealed(files, i)
 	if err != nil {
 		return out, err
 	}
 	defer done()
+	if b != nil {
+		return f.readLent(b, units, out)
+	}
 	for len(units) > 0 {
 		n := 1
 		start := f.index.offsets[f.step(units[0].position)]
@@ -205,7 +211,7 @@ func (f *sealedFile) readSpan(units []unit, goesOn bool, out [][]byte) ([][]byte
 	}
 	switch {
 	case cur.runs > 0:
-		to = max(to, cur.off+scanBytes)
+		to = f.index.size // as far as the buffer reaches
 	case few && span > maxBlock:
 		to = 0 // the entries in between are large: nothing of them but their lengths
 	case cur.position == first && last-first == int64(len(units)-1):
@@ -232,7 +238,7 @@ func (f *sealedFile) leave(cur cursor) {
 // readWith reads units with a cursor, from disk up to byte offset to or as far
 // as is needed. few tells that they are few among many.
 func (f *sealedFile) readWith(cur *cursor, units []unit, few bool, to int64, out [][]byte) ([][]byte, error) {
-	kept := len(out) // those from here on lie in the buffer
+	kept := len(out) // those from here on are to be taken out of the buffer
 	for _, u := range units {
 		for cur.position < u.position {
 			if _, n, ok := cutEntry(cur.buf[cur.at:]); ok {
@@ -265,6 +271,10 @@ func (f *sealedFile) readWith(cur *cursor, units []unit, few bool, to int64, out
 		}
 		switch {
 		case own:
+			kept++
+		case cur.lender != nil:
+			cur.lender.pinned = true
+			rec = rec[:len(rec):len(rec)]
 			kept++
 		case few:
 			rec = ownCopy(rec)
@@ -307,7 +317,7 @@ func takeOut(records [][]byte, buf []byte) {
 func (f *sealedFile) readBlocks(units []unit, out [][]byte, cur *cursor) (_ [][]byte, n int, err error) {
 	var b *recordBlock
 	for i, u := range units {
-		if step := f.step(u.position); b == nil || b.first != f.base+step*indexStep {
+		if step := f.step(u.position); b == nil || b.first != f.first(step) {
 			if b = f.chain.blocks.block(f, step); b == nil {
 				return out, i, nil
 			}
@@ -325,9 +335,9 @@ func (f *sealedFile) readBlocks(units []unit, out [][]byte, cur *cursor) (_ [][]
 	return out, len(units), nil
 }
 
-// readRecord reads one record, by way of the block cache.
+// readRecord reads one record whose block is not in the cache.
 func (f *sealedFile) readRecord(position int64) ([]byte, error) {
-	if b := f.chain.blocks.block(f, f.step(position)); b != nil {
+	if b := f.chain.blocks.load(f, f.step(position)); b != nil {
 		return ownCopy(b.record(position)), nil
 	}
 	return f.readAlone(position)
