@@ -459,8 +459,8 @@ func (c *commitLog) search(files []*logFile, pos int64) int {
 
 // read appends the records of units, which are in ascending order, to out.
 // Those from the memory of a wal alias it and are not verified again; those
-// from disk are, and lie in the buffer of the reader if it lends one.
-func (c *commitLog) read(units []unit, b *ReadBuffer, out [][]byte) ([][]byte, error) {
+// from disk are.
+func (c *commitLog) read(units []unit, out [][]byte) ([][]byte, error) {
 	files := *c.files.Load()
 	for goesOn := false; len(units) > 0; goesOn = true {
 		i := c.search(files, units[0].position)
@@ -480,7 +480,7 @@ func (c *commitLog) read(units []unit, b *ReadBuffer, out [][]byte) ([][]byte, e
 		}
 		done, err := f.readMemory(units[:n], &out)
 		if err == nil && done < n {
-			out, err = c.readSealed(files, i, units[done:n], goesOn, b, out)
+			out, err = c.readSealed(files, i, units[done:n], goesOn, out)
 		}
 		if err != nil {
 			return out, err

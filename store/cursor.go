@@ -34,8 +34,6 @@ type cursor struct {
 
 	runs int                     // how often somebody has gone on from it
 	slot *atomic.Pointer[cursor] // where it was taken from; nil for a new one
-
-	lender *ReadBuffer // whose cursor it is, and memory; nil for one of the store
 }
 
 // step goes over an entry of n bytes.
@@ -109,14 +107,10 @@ func (c *cursor) read(f *sealedFile, to int64) ([]byte, error) {
 // fill reads at least need bytes from the cursor on into the buffer, or to the
 // end of the file, and more up to byte offset to.
 func (c *cursor) fill(f *sealedFile, need int, to int64) error {
-	rest := c.buf[c.at:]
-	if c.lender != nil {
-		c.lender.renew()
-	}
 	if c.memory == nil {
 		c.memory = f.chain.cursors.newBuffer()
 	}
-	have := copy(c.memory[:], rest)
+	have := copy(c.memory[:], c.buf[c.at:])
 	c.buf, c.at = c.memory[:have], 0
 	size := min(max(c.off+int64(need), to), f.index.size, c.off+scanBytes) - c.off
 	if size <= int64(have) {

@@ -64,17 +64,14 @@ type GetRequest struct {
 	// Match chooses by the hash of the tag; nil takes everything. It is called
 	// for one unit after the other, and not under a lock.
 	Match func(tagsCode int64) bool
-	// Buffer, when not nil, is where records that are read from disk are put:
-	// those of the result are valid only until the next Get with it.
-	Buffer *ReadBuffer
 }
 
 // GetResult is what a Get found.
 type GetResult struct {
 	Status GetStatus
 	// Records are stored records in the order of their offsets. They are
-	// read-only, stay valid unless there is a Buffer, and may share memory with
-	// the store: keep copies of what is kept for long.
+	// read-only, stay valid and may share memory with the store: keep copies
+	// of what is kept for long.
 	Records [][]byte
 	// Next is the offset to go on with; see [GetStatus].
 	Next int64
@@ -121,12 +118,7 @@ func (s *Store) Get(r GetRequest) (GetResult, error) {
 		res.Status = GetNoMatch
 		return res, nil
 	}
-	if b := r.Buffer; b != nil {
-		res.Records, err = s.log.read(*chosen, b, b.begin())
-		b.records = res.Records
-	} else {
-		res.Records, err = s.log.read(*chosen, nil, make([][]byte, 0, len(*chosen)))
-	}
+	res.Records, err = s.log.read(*chosen, make([][]byte, 0, len(*chosen)))
 	if err != nil {
 		return s.readFailed(q, r, err)
 	}

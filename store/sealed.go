@@ -149,15 +149,12 @@ func (c *commitLog) openSealed(lf *logFile, end int64, final bool) (_ *sealedFil
 // readSealed appends the records of units, which lie in file i of the log in
 // ascending order, to out. goesOn tells that the reader comes from the file
 // before.
-func (c *commitLog) readSealed(files []*logFile, i int, units []unit, goesOn bool, b *ReadBuffer, out [][]byte) ([][]byte, error) {
+func (c *commitLog) readSealed(files []*logFile, i int, units []unit, goesOn bool, out [][]byte) ([][]byte, error) {
 	f, done, err := c.sealed(files, i)
 	if err != nil {
 		return out, err
 	}
 	defer done()
-	if b != nil {
-		return f.readLent(b, units, out)
-	}
 	for len(units) > 0 {
 		n := 1
 		start := f.index.offsets[f.step(units[0].position)]
@@ -271,10 +268,6 @@ func (f *sealedFile) readWith(cur *cursor, units []unit, few bool, to int64, out
 		}
 		switch {
 		case own:
-			kept++
-		case cur.lender != nil:
-			cur.lender.pinned = true
-			rec = rec[:len(rec):len(rec)]
 			kept++
 		case few:
 			rec = ownCopy(rec)
