@@ -20,22 +20,33 @@ import (
 	"github.com/pocketmq/pocketmq"
 )
 
-func TestAFailedWriteIsToldToEverybodyWhoAsks(t *testing.T) {
-	const env = "POCKETMQ_TEST_FENCE"
-	if os.Getenv(env) == "" { // the limit below is one of a process
-		t.Parallel()
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		cmd.Env = append(os.Environ(), env+"=1", "GORACE=atexit_sleep_ms=0")
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		return
+// inOwnProcess runs the test in a process of its own, because it changes limits
+// that all of a process share. It is true in there.
+func inOwnProcess(t *testing.T) bool {
+	const env = "POCKETMQ_TEST_OWN_PROCESS"
+	if os.Getenv(env) == t.Name() {
+		return true
 	}
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), env+"="+t.Name(), "GORACE=atexit_sleep_ms=0")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return false
+}
+
+// limitFiles sets the size beyond which no file of this process grows.
+func limitFiles(t *testing.T, bytes uint64) {
 	signal.Ignore(syscall.SIGXFSZ)
-	limitFiles := func(bytes uint64) {
-		var limit syscall.Rlimit
-		require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit))
-		limit.Cur = bytes
-		require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
+	var limit syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit))
+	limit.Cur = bytes
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
+}
+
+func TestAFailedWriteIsToldToEverybodyWhoAsks(t *testing.T) {
+	if !inOwnProcess(t) {
+		return
 	}
 	fenced := make(chan pocketmq.StoreFenced, 10)
 	c := run(t, pocketmq.ClusterConfig{Dir: t.TempDir(), Topics: map[string]int{"T": 1}, OnEvent: func(e pocketmq.Event) {
@@ -48,7 +59,7 @@ func TestAFailedWriteIsToldToEverybodyWhoAsks(t *testing.T) {
 	p := producer(t, c, pocketmq.ProducerConfig{Retries: pocketmq.NoRetries})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	limitFiles(100_000)
+	limitFiles(t, 100_000)
 	var err error
 	acked := 0
 	for err == nil {
@@ -56,7 +67,7 @@ func TestAFailedWriteIsToldToEverybodyWhoAsks(t *testing.T) {
 			acked++
 		}
 	}
-	limitFiles(1 << 40)
+	limitFiles(t, 1<<40)
 	require.ErrorIs(t, err, pocketmq.ErrFenced)
 	select {
 	case e := <-fenced:
@@ -86,21 +97,8 @@ func TestAFailedWriteIsToldToEverybodyWhoAsks(t *testing.T) {
 }
 
 func TestST09_AFencedBrokerGoesOnByItselfWhenThereIsSpace(t *testing.T) {
-	const env = "POCKETMQ_TEST_REPAIR"
-	if os.Getenv(env) == "" { // the limit below is one of a process
-		t.Parallel()
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		cmd.Env = append(os.Environ(), env+"=1", "GORACE=atexit_sleep_ms=0")
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
+	if !inOwnProcess(t) {
 		return
-	}
-	signal.Ignore(syscall.SIGXFSZ)
-	limitFiles := func(bytes uint64) {
-		var limit syscall.Rlimit
-		require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit))
-		limit.Cur = bytes
-		require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
 	}
 	for _, flush := range []pocketmq.FlushMode{pocketmq.AsyncFlush, pocketmq.SyncFlush} {
 		synctest.Test(t, func(t *testing.T) {
@@ -126,12 +124,12 @@ func TestST09_AFencedBrokerGoesOnByItselfWhenThereIsSpace(t *testing.T) {
 				}
 			}
 			send(10)
-			limitFiles(50_000)
+			limitFiles(t, 50_000)
 			send(100) // during the episode
 			require.Less(t, len(acked), 60)
 			assert.False(t, c.Broker("broker-a", 0).Status().Writable)
 			time.Sleep(time.Minute)
-			limitFiles(1 << 40)
+			limitFiles(t, 1<<40)
 			time.Sleep(10 * time.Second) // one look at the disk
 			synctest.Wait()
 			st := c.Broker("broker-a", 0).Status()

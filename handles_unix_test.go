@@ -4,8 +4,6 @@ package pocketmq_test
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,13 +16,7 @@ import (
 )
 
 func TestABrokerWithoutHandlesSaysSoAndIsRepairedByARestart(t *testing.T) {
-	const env = "POCKETMQ_TEST_HANDLES"
-	if os.Getenv(env) == "" { // the limit below is one of a process
-		t.Parallel()
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		cmd.Env = append(os.Environ(), env+"=1", "GORACE=atexit_sleep_ms=0")
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
+	if !inOwnProcess(t) {
 		return
 	}
 	limit := func() func() {

@@ -106,11 +106,11 @@ func TestST04_EmptyExtentFilesDoNotStopOpen(t *testing.T) {
 	want := manyUnits(t, original)
 	zeros := make([]byte, 1<<20)
 	for name, change := range map[string]func(t *testing.T, dir string){
-		"zero-filled next":  func(t *testing.T, dir string) { writeFile(t, filepath.Join(dir, queuesName, extentName(1)), zeros) },
-		"zero-length next":  func(t *testing.T, dir string) { writeFile(t, filepath.Join(dir, queuesName, extentName(1)), nil) },
-		"zero-filled only":  func(t *testing.T, dir string) { writeFile(t, filepath.Join(dir, queuesName, extentName(0)), zeros) },
-		"zero-length only":  func(t *testing.T, dir string) { writeFile(t, filepath.Join(dir, queuesName, extentName(0)), nil) },
-		"of another making": func(t *testing.T, dir string) { flip(t, filepath.Join(dir, queuesName, extentName(0)), 10) },
+		"zero-filled next":  func(t *testing.T, dir string) { writeFile(t, filepath.Join(dir, queuesName, numberedName(1)), zeros) },
+		"zero-length next":  func(t *testing.T, dir string) { writeFile(t, filepath.Join(dir, queuesName, numberedName(1)), nil) },
+		"zero-filled only":  func(t *testing.T, dir string) { writeFile(t, filepath.Join(dir, queuesName, numberedName(0)), zeros) },
+		"zero-length only":  func(t *testing.T, dir string) { writeFile(t, filepath.Join(dir, queuesName, numberedName(0)), nil) },
+		"of another making": func(t *testing.T, dir string) { flip(t, filepath.Join(dir, queuesName, numberedName(0)), 10) },
 		"zero-filled checkpoint": func(t *testing.T, dir string) {
 			writeFile(t, filepath.Join(dir, checkpointName), zeros)
 		},
@@ -142,7 +142,7 @@ func TestST06_DeletedQueueFilesAreRebuiltAtTheRecordedOffsets(t *testing.T) {
 	t.Parallel()
 	original := testConfig(t)
 	want := manyUnits(t, original)
-	for name, remove := range map[string]string{"extent": filepath.Join(queuesName, extentName(0)), "folder": queuesName, "checkpoint": checkpointName} {
+	for name, remove := range map[string]string{"extent": filepath.Join(queuesName, numberedName(0)), "folder": queuesName, "checkpoint": checkpointName} {
 		cfg := original
 		cfg.Dir = copyDir(t, original.Dir)
 		require.NoError(t, os.RemoveAll(filepath.Join(cfg.Dir, remove)), name)

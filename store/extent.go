@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 )
@@ -24,9 +23,6 @@ const (
 	chunkBytes  = 64 << 10
 	extentMagic = 0x504D5145 // "PMQE"
 )
-
-// stamp tells one making of an extent file from another of the same name.
-type stamp [16]byte
 
 // extents are the files shared by all consume queues. A block is appended once
 // and never changed. They are derived from the commit log, so they are synced
@@ -71,13 +67,6 @@ type extent struct {
 	file   *os.File // for writing; nil once it is full and synced
 	dirty  bool     // written to since the last sync
 	listed bool     // its entry in the folder is synced
-}
-
-func extentName(number uint32) string { return fmt.Sprintf("%010d", number) }
-
-func parseExtentName(name string) (number uint32, ok bool) {
-	n, err := strconv.ParseUint(name, 10, 32)
-	return uint32(n), err == nil && extentName(uint32(n)) == name
 }
 
 func blockCRC(b []byte) uint32 {
@@ -160,7 +149,7 @@ func (x *extents) extentLocked(number uint32) (*extent, error) {
 	if err := x.disk.makeDir(x.dir); err != nil {
 		return nil, err
 	}
-	e := &extent{number: number, path: filepath.Join(x.dir, extentName(number))}
+	e := &extent{number: number, path: filepath.Join(x.dir, numberedName(number))}
 	if _, err := rand.Read(e.stamp[:]); err != nil {
 		return nil, err
 	}
@@ -176,13 +165,7 @@ func (x *extents) extentLocked(number uint32) (*extent, error) {
 	return e, nil
 }
 
-func (e *extent) stampBlock() []byte {
-	b := make([]byte, blockSize)
-	binary.BigEndian.PutUint32(b, extentMagic)
-	binary.BigEndian.PutUint32(b[4:], e.number)
-	copy(b[8:], e.stamp[:])
-	return b
-}
+func (e *extent) stampBlock() []byte { return stampBlock(extentMagic, e.number, e.stamp) }
 
 // read returns the units of a block, verified to be the one of queue whose
 // first offset is base. They are read-only.
@@ -228,7 +211,7 @@ func (x *extents) readChunk(n uint32, b []byte) (path string, done bool) {
 			return x.files[i].path, done
 		}
 	}
-	return filepath.Join(x.dir, extentName(number)), done
+	return filepath.Join(x.dir, numberedName(number)), done
 }
 
 // extentState is what a checkpoint says about an extent file.
@@ -361,7 +344,7 @@ func (x *extents) load(states []extentState, next uint32) (ok bool, err error) {
 		if i > 0 && st.number != states[i-1].number+1 || st.blocks < 1 || st.blocks > extentBlocks {
 			return false, nil
 		}
-		e := &extent{number: st.number, stamp: st.stamp, listed: true, path: filepath.Join(x.dir, extentName(st.number))}
+		e := &extent{number: st.number, stamp: st.stamp, listed: true, path: filepath.Join(x.dir, numberedName(st.number))}
 		if e.file, err = x.disk.open(e.path); err != nil {
 			return false, nil // missing: rebuilt
 		}
@@ -404,25 +387,7 @@ func (x *extents) reset() error {
 }
 
 // removeOthers removes files with the name of an extent that are not in use.
-func (x *extents) removeOthers() error {
-	entries, err := os.ReadDir(x.dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		number, ok := parseExtentName(entry.Name())
-		if !ok || x.has(number) {
-			continue
-		}
-		if err := x.disk.remove(filepath.Join(x.dir, entry.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (x *extents) removeOthers() error { return removeNumbered(x.disk, x.dir, x.has) }
 
 func (x *extents) has(number uint32) bool {
 	x.mu.RLock()

@@ -79,7 +79,7 @@ func TestExtentsGoOnInTheNextFileAndAreLoadedAgain(t *testing.T) {
 	require.NoError(t, err)
 	y := &extents{dir: x.dir, disk: durable(), handles: &handles{}}
 	defer y.close()
-	stray := filepath.Join(x.dir, extentName(2))
+	stray := filepath.Join(x.dir, numberedName(2))
 	require.NoError(t, os.WriteFile(stray, nil, 0o640))
 	ok, err := y.load(states, next)
 	require.NoError(t, err)

@@ -28,7 +28,7 @@ func indexConfig(t testing.TB) Config {
 }
 
 func indexPath(cfg Config, number uint32) string {
-	return filepath.Join(cfg.Dir, indexName, extentName(number))
+	return filepath.Join(cfg.Dir, indexName, numberedName(number))
 }
 
 func indexFiles(t testing.TB, dir string) []string {

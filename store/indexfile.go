@@ -2,7 +2,6 @@ package store
 
 import (
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -61,13 +60,7 @@ type indexFile struct {
 	listed bool // its entry in the folder is synced. Owned by the janitor
 }
 
-func (f *indexFile) stampBlock() []byte {
-	b := make([]byte, blockSize)
-	binary.BigEndian.PutUint32(b, indexMagic)
-	binary.BigEndian.PutUint32(b[4:], f.number)
-	copy(b[8:], f.stamp[:])
-	return b
-}
+func (f *indexFile) stampBlock() []byte { return stampBlock(indexMagic, f.number, f.stamp) }
 
 // writeRun sorts a table and writes it behind the last run. It does not publish
 // it.
@@ -124,7 +117,7 @@ func (x *keyIndex) create(number uint32) (*indexFile, error) {
 	if err := x.disk.makeDir(x.dir); err != nil {
 		return nil, err
 	}
-	f := &indexFile{number: number, path: filepath.Join(x.dir, extentName(number)), blocks: 1, dirty: true}
+	f := &indexFile{number: number, path: filepath.Join(x.dir, numberedName(number)), blocks: 1, dirty: true}
 	if _, err := rand.Read(f.stamp[:]); err != nil {
 		return nil, err
 	}
@@ -374,7 +367,7 @@ func (x *keyIndex) adopt(st indexState, files []*indexFile) {
 }
 
 func (x *keyIndex) fileOf(st indexFileState) *indexFile {
-	return &indexFile{number: st.number, stamp: st.stamp, blocks: st.blocks, listed: true, path: filepath.Join(x.dir, extentName(st.number))}
+	return &indexFile{number: st.number, stamp: st.stamp, blocks: st.blocks, listed: true, path: filepath.Join(x.dir, numberedName(st.number))}
 }
 
 // openFile opens a file and compares it with what a checkpoint says.
@@ -405,25 +398,7 @@ func (x *keyIndex) reset() error {
 }
 
 // removeOthers removes files with the name of an index file that are not in use.
-func (x *keyIndex) removeOthers() error {
-	entries, err := os.ReadDir(x.dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		number, ok := parseExtentName(entry.Name())
-		if !ok || x.has(number) {
-			continue
-		}
-		if err := x.disk.remove(filepath.Join(x.dir, entry.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (x *keyIndex) removeOthers() error { return removeNumbered(x.disk, x.dir, x.has) }
 
 func (x *keyIndex) has(number uint32) bool {
 	x.mu.RLock()

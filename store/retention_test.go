@@ -431,7 +431,7 @@ func TestQueueFilesGoWithTheLogAfterACheckpoint(t *testing.T) {
 		assert.Equal(t, min, s.MinOffset("T", 0))
 		put(t, s, "T", 0, "one more")
 		pass(10 * time.Second)
-		assert.Equal(t, []string{extentName(1)}, func() (names []string) {
+		assert.Equal(t, []string{numberedName(1)}, func() (names []string) {
 			for _, path := range extentFiles(t, cfg.Dir) {
 				names = append(names, filepath.Base(path))
 			}

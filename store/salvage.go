@@ -244,7 +244,7 @@ func (f *folder) hints(cp *checkpoint, lost []span) (hints []hint, exact int64) 
 func (x *extents) stamped(states []extentState) bool {
 	for _, st := range states {
 		e := extent{number: st.number, stamp: st.stamp}
-		head, err := readStart(filepath.Join(x.dir, extentName(st.number)), blockSize)
+		head, err := readStart(filepath.Join(x.dir, numberedName(st.number)), blockSize)
 		if err != nil || string(head) != string(e.stampBlock()) {
 			return false
 		}

@@ -251,7 +251,7 @@ func TestST06_EveryDerivedFileMayBeDeletedOrOld(t *testing.T) {
 	derivedLives(t, func(t *testing.T, original Config, older string, all crashPoint) {
 		names := derivedFiles(t, original.Dir)
 		require.Contains(t, names, checkpointName)
-		require.Contains(t, names, filepath.Join(queuesName, extentName(0)))
+		require.Contains(t, names, filepath.Join(queuesName, numberedName(0)))
 		indexed := slices.ContainsFunc(names, func(name string) bool { return filepath.Dir(name) == indexName })
 		require.True(t, indexed, "%v", names)
 		old := func(t *testing.T, dir, name string) {
