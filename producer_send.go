@@ -211,9 +211,6 @@ func (p *Producer) prepare(m *Message, c choice) (*outgoing, error) {
 	// The unique key is the last property: its text serves as the id too.
 	end := len(out.req.Properties) - 1
 	out.msgID = out.req.Properties[end-len(key) : end]
-	if len(out.req.Properties) > message.MaxPropertiesLength {
-		return nil, fmt.Errorf("%w: the properties take %d bytes, at most %d fit", ErrIllegalMessage, len(out.req.Properties), message.MaxPropertiesLength)
-	}
 	// Consumers inflate up to a limit: a larger body goes as it is.
 	if p.cfg.CompressOver > 0 && len(m.Body) >= p.cfg.CompressOver && len(m.Body) <= message.DefaultInflateLimit {
 		body, flag, err := p.codec.Compress(nil, m.Body, p.cfg.Compression)
@@ -287,9 +284,6 @@ func (p *Producer) prepareBatch(ms []*Message) (*outgoing, error) {
 	for i, m := range ms {
 		out.msgIDs[i] = ids[i*idLen : (i+1)*idLen]
 		props := m.AppendProperties(scratch[:0], out.msgIDs[i])
-		if len(props) > message.MaxPropertiesLength {
-			return nil, fmt.Errorf("%w: the properties of message %d of the batch take %d bytes, at most %d fit", ErrIllegalMessage, i, len(props), message.MaxPropertiesLength)
-		}
 		body = message.AppendBatch(body, m.Flag, m.Body, props)
 	}
 	if len(body) > p.cfg.MaxMessageSize {

@@ -18,7 +18,7 @@ import (
 // record that says the same.
 //
 // Locks, in the order in which they are taken: Store.mu, queueTable.mu;
-// queue.mu, extents.mu; logFile.indexMu, handles.mu. flusher.mu and keyIndex.mu
+// trimmer.mu, queue.mu, extents.mu; logFile.indexMu, handles.mu. flusher.mu and keyIndex.mu
 // are taken alone.
 // Nobody waits for a channel, a timer or user code under any of them.
 type Store struct {
