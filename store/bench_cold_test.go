@@ -141,7 +141,7 @@ func BenchmarkReadRandom(b *testing.B) {
 		spread uint64
 		part   int64
 		want   float64
-	}{{"near", 1, 10, 0.9}, {"spread", 2654435761, 10, 0.6}, {"near/fits", 1, 1, 1.5}, {"spread/fits", 2654435761, 1, 1.5}} {
+	}{{"near", 1, 10, 1}, {"spread", 2654435761, 10, 1}, {"near/fits", 1, 1, 1.5}, {"spread/fits", 2654435761, 1, 1.5}} {
 		b.Run(row.name, func(b *testing.B) {
 			s, bare := filledStore(b, 128<<10, DefaultFileSize), filledStore(b, 128<<10, DefaultFileSize)
 			s.log.blocks.budget = s.log.size() * 3 / 2 / row.part
