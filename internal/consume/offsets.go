@@ -308,20 +308,10 @@ func nameQueues(queues []*heldQueue) string {
 	return b.String()
 }
 
-// unstoredError tells which of the last offsets were not stored. Its text is
-// bounded; errors.Is finds the causes of all brokers.
-type unstoredError struct {
-	text   string
-	causes []error
-}
-
-func (e *unstoredError) Error() string   { return e.text }
-func (e *unstoredError) Unwrap() []error { return e.causes }
-
-// lost makes an unstoredError of the commits that failed, nil when no message
-// comes again for them.
+// lost tells which of the last offsets were not stored, nil when no message comes
+// again for them. Its text is bounded; errors.Is finds the causes of all brokers.
 func (r *run) lost(failed []unstored) error {
-	e := new(unstoredError)
+	var causes []error
 	var where []string
 	n := 0
 	for _, u := range failed {
@@ -332,19 +322,19 @@ func (r *run) lost(failed []unstored) error {
 			continue
 		}
 		n += len(queues)
-		if e.causes = append(e.causes, u.err); len(e.causes) <= maxNamed {
+		if causes = append(causes, u.err); len(causes) <= maxNamed {
 			where = append(where, fmt.Sprintf("%s: %v", nameQueues(queues), u.err))
 		}
 	}
 	if n == 0 {
 		return nil
 	}
-	if rest := len(e.causes) - maxNamed; rest > 0 {
+	if rest := len(causes) - maxNamed; rest > 0 {
 		where = append(where, fmt.Sprintf("and %d more brokers", rest))
 	}
-	e.text = fmt.Sprintf("consume: shutdown of group %q: the last offsets of %d queues are not known to be stored, the group gets again what was finished there since the commit before, "+
+	text := fmt.Sprintf("consume: shutdown of group %q: the last offsets of %d queues are not known to be stored, the group gets again what was finished there since the commit before, "+
 		"give Shutdown more time if the broker is only slow: %s", r.cfg.Group, n, strings.Join(where, "; "))
-	return e
+	return protocol.Tagged(text, causes...)
 }
 
 // commit tells the broker a queue's commit offset unless it has it. One call at
