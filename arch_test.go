@@ -28,7 +28,7 @@ const modulePath = "github.com/pocketmq/pocketmq"
 var allowedImports = map[string]map[string]string{
 	"message": {},
 	"protocol": {
-		"message": "what a message or a name is refused for is one sentinel, whoever finds it",
+		"message": "a locked queue is a message.Queue; what a message or a name is refused for is one sentinel, whoever finds it",
 	},
 	"rebalance": {
 		"message": "a strategy divides message.Queue values",

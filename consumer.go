@@ -193,6 +193,10 @@ type peerFunc func()
 
 func (f peerFunc) NotifyConsumerIDsChanged(*protocol.NotifyConsumerIDsChangedRequest) { f() }
 
+func (f peerFunc) GetConsumerRunningInfo(context.Context, *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
+	return nil, protocol.Errorf(protocol.RequestCodeNotSupported, "not supported")
+}
+
 // Shutdown stops pulling, lets the running handlers end, commits, and leaves the
 // group. What handlers finish meanwhile is committed at once.
 //

@@ -26,6 +26,12 @@ type Timings struct {
 
 	PullSuspend    time.Duration // a broker holds a pull that finds nothing for this long [15 s] (brokerSuspendMaxTimeMillis)
 	PullErrorDelay time.Duration // a failed pull is repeated after this [3 s] (pullTimeDelayMillsWhenException)
+	PullExpire     time.Duration // a queue that was not pulled for longer is dropped and taken anew by the next rebalance [120 s] (rocketmq.client.pull.pullMaxIdleTime)
+
+	LockExpire     time.Duration // a broker gives a queue of an orderly group to another member once its lock was not renewed for this long [60 s] (rocketmq.broker.rebalance.lockMaxLiveTime)
+	LockRenew      time.Duration // an orderly consumer renews its locks [20 s] (rocketmq.client.rebalance.lockInterval)
+	LockClientLife time.Duration // it starts no handler on a lock older than this [30 s] (rocketmq.client.rebalance.lockMaxLiveTime)
+	OrderlySuspend time.Duration // a failed message of an orderly consumer is handed out again after this [1 s] (suspendCurrentQueueTimeMillis)
 
 	FlushInterval time.Duration // AsyncFlush: fsync this often [500 ms] (flushIntervalCommitLog)
 	FlushTimeout  time.Duration // SyncFlush: wait this long for the fsync [5 s] (syncFlushTimeout)
@@ -54,6 +60,11 @@ func DefaultTimings() Timings {
 		OffsetPersist:   5 * time.Second,
 		PullSuspend:     15 * time.Second,
 		PullErrorDelay:  3 * time.Second,
+		PullExpire:      120 * time.Second,
+		LockExpire:      60 * time.Second,
+		LockRenew:       20 * time.Second,
+		LockClientLife:  30 * time.Second,
+		OrderlySuspend:  time.Second,
 		FlushInterval:   500 * time.Millisecond,
 		FlushTimeout:    5 * time.Second,
 		DelayLevels: []time.Duration{
@@ -74,7 +85,8 @@ func (t *Timings) fields() []timing {
 		{"RouteRefresh", &t.RouteRefresh}, {"RouteRetry", &t.RouteRetry},
 		{"Rebalance", &t.Rebalance}, {"RebalanceRetry", &t.RebalanceRetry},
 		{"OffsetPersist", &t.OffsetPersist},
-		{"PullSuspend", &t.PullSuspend}, {"PullErrorDelay", &t.PullErrorDelay},
+		{"PullSuspend", &t.PullSuspend}, {"PullErrorDelay", &t.PullErrorDelay}, {"PullExpire", &t.PullExpire},
+		{"LockExpire", &t.LockExpire}, {"LockRenew", &t.LockRenew}, {"LockClientLife", &t.LockClientLife}, {"OrderlySuspend", &t.OrderlySuspend},
 		{"FlushInterval", &t.FlushInterval}, {"FlushTimeout", &t.FlushTimeout},
 	}
 }

@@ -31,6 +31,17 @@ type BrokerConn interface {
 	ViewMessage(context.Context, *ViewMessageRequest) (*ViewMessageResponse, error)
 	GetTopicStats(context.Context, *GetTopicStatsRequest) (*GetTopicStatsResponse, error)
 	CreateTopic(context.Context, *CreateTopicRequest) (*CreateTopicResponse, error)
+	ConsumerSendMsgBack(context.Context, *ConsumerSendMsgBackRequest) (*ConsumerSendMsgBackResponse, error)
+	LockQueues(context.Context, *LockQueuesRequest) (*LockQueuesResponse, error)
+	UnlockQueues(context.Context, *UnlockQueuesRequest) (*UnlockQueuesResponse, error)
+	ResetOffset(context.Context, *ResetOffsetRequest) (*ResetOffsetResponse, error)
+	UpdateGroup(context.Context, *UpdateGroupRequest) (*UpdateGroupResponse, error)
+	DeleteGroup(context.Context, *DeleteGroupRequest) (*DeleteGroupResponse, error)
+	DeleteTopic(context.Context, *DeleteTopicRequest) (*DeleteTopicResponse, error)
+	GetConsumeStats(context.Context, *GetConsumeStatsRequest) (*GetConsumeStatsResponse, error)
+	GetConsumerConnection(context.Context, *GetConsumerConnectionRequest) (*GetConsumerConnectionResponse, error)
+	CloneGroupOffset(context.Context, *CloneGroupOffsetRequest) (*CloneGroupOffsetResponse, error)
+	GetConsumerRunningInfo(context.Context, *GetConsumerRunningInfoRequest) (*GetConsumerRunningInfoResponse, error)
 	Close() error
 }
 
@@ -218,12 +229,15 @@ type CreateTopicRequest struct{ Config TopicConfig }
 // CreateTopicResponse acknowledges a CreateTopicRequest.
 type CreateTopicResponse struct{}
 
-// Peer is the way back from a broker to a client. Calls are oneway and do not
-// block; an implementation never calls back into the broker from them.
+// Peer is the way back from a broker to a client. An implementation never calls
+// back into the broker from these methods. Notices are oneway and do not block.
 type Peer interface {
 	// NotifyConsumerIDsChanged tells a member that its group's membership
 	// changed.
 	NotifyConsumerIDsChanged(*NotifyConsumerIDsChangedRequest)
+	// GetConsumerRunningInfo asks the client what it is doing; it may block as
+	// long as ctx lasts.
+	GetConsumerRunningInfo(context.Context, *GetConsumerRunningInfoRequest) (*GetConsumerRunningInfoResponse, error)
 }
 
 // NotifyConsumerIDsChangedRequest names the group that changed.

@@ -20,14 +20,26 @@ const (
 	CodeViewMessage              Code = 33
 	CodeHeartbeat                Code = 34
 	CodeUnregisterClient         Code = 35
+	CodeConsumerSendMsgBack      Code = 36
 	CodeGetConsumerList          Code = 38
 	CodeNotifyConsumerIDsChanged Code = 40
+	CodeLockQueues               Code = 41
+	CodeUnlockQueues             Code = 42
 	CodeRegisterBroker           Code = 103
 	CodeUnregisterBroker         Code = 104
 	CodeGetRoute                 Code = 105
 	CodeGetClusterInfo           Code = 106
+	CodeUpdateGroup              Code = 200
 	CodeGetTopicStats            Code = 202
+	CodeGetConsumerConnection    Code = 203
 	CodeGetAllTopics             Code = 206
+	CodeDeleteGroup              Code = 207
+	CodeGetConsumeStats          Code = 208
+	CodeDeleteTopic              Code = 215 // of a broker
+	CodeDeleteTopicInNameServer  Code = 216
+	CodeResetOffset              Code = 222
+	CodeGetConsumerRunningInfo   Code = 307
+	CodeCloneGroupOffset         Code = 314
 	CodeQueryDataVersion         Code = 322
 	CodeBrokerHeartbeat          Code = 904
 )
@@ -54,5 +66,7 @@ const (
 	SubscriptionNotLatest     Code = 25
 	SubscriptionGroupNotExist Code = 26
 	InvalidParameter          Code = 29
+	ConsumerNotOnline         Code = 206
+	ConsumeMsgTimeout         Code = 207
 	IllegalOperation          Code = 604
 )

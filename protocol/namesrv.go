@@ -20,6 +20,7 @@ type NameServerConn interface {
 	GetRoute(context.Context, *GetRouteRequest) (*GetRouteResponse, error)
 	GetClusterInfo(context.Context, *GetClusterInfoRequest) (*GetClusterInfoResponse, error)
 	GetAllTopics(context.Context, *GetAllTopicsRequest) (*GetAllTopicsResponse, error)
+	DeleteTopic(context.Context, *DeleteTopicRequest) (*DeleteTopicResponse, error)
 	Close() error
 }
 

@@ -325,6 +325,10 @@ type peerFunc func(group string)
 
 func (f peerFunc) NotifyConsumerIDsChanged(r *protocol.NotifyConsumerIDsChangedRequest) { f(r.Group) }
 
+func (peerFunc) GetConsumerRunningInfo(context.Context, *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
+	return nil, errors.ErrUnsupported
+}
+
 func TestEachJoinsErrorsInOrder(t *testing.T) {
 	assert.NoError(t, each(nil, func(string) error { return errors.New("x") }))
 	err := each([]string{"a", "b", "d"}, func(a string) error {

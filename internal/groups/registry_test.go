@@ -1,6 +1,8 @@
 package groups
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -24,6 +26,10 @@ const expiry = 120 * time.Second
 type peer struct{ session uint64 }
 
 func (*peer) NotifyConsumerIDsChanged(*protocol.NotifyConsumerIDsChangedRequest) {}
+
+func (*peer) GetConsumerRunningInfo(context.Context, *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
+	return nil, errors.ErrUnsupported
+}
 
 func remoteOf(session uint64) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 9, 0, byte(session)}), 1)

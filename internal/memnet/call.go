@@ -160,3 +160,38 @@ func notify[Q any](s *session, notice *Q, method func(protocol.Peer, *Q)) {
 	}
 	method(s.peer, notice)
 }
+
+// ask carries one request of the server to the caller's Peer and its answer
+// back, on the server's goroutine. A client that is not there any more is an
+// *Error, as RocketMQ's brokers answer.
+func ask[Q, R any](s *session, ctx context.Context, req *Q, method func(protocol.Peer, context.Context, *Q) (*R, error)) (*R, error) {
+	gone := func() error {
+		return protocol.Errorf(protocol.SystemError, "client %s is not online", s.client.name())
+	}
+	if s.peer == nil || s.dead.Load() || s.over() {
+		return nil, gone()
+	}
+	cross := func(silent func(*link) bool, delay func(*link) time.Duration) error {
+		if s.net.rules.Load() == nil {
+			return nil
+		}
+		l := s.rules()
+		if err := s.travel(ctx, silent(l), delay(l)); err == errDead {
+			return gone()
+		} else if err != nil {
+			return err
+		}
+		return nil
+	}
+	if err := cross(func(l *link) bool { return l.silentBack }, func(l *link) time.Duration { return l.delayBack }); err != nil {
+		return nil, err
+	}
+	resp, err := method(s.peer, ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if err := cross(func(l *link) bool { return l.silentTo }, func(l *link) time.Duration { return l.delayTo }); err != nil {
+		return nil, err
+	}
+	return resp, nil
+}

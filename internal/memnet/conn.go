@@ -71,6 +71,50 @@ func (b *brokerConn) CreateTopic(ctx context.Context, r *protocol.CreateTopicReq
 	return call(&b.conn, ctx, false, r, protocol.BrokerConn.CreateTopic)
 }
 
+func (b *brokerConn) ConsumerSendMsgBack(ctx context.Context, r *protocol.ConsumerSendMsgBackRequest) (*protocol.ConsumerSendMsgBackResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.ConsumerSendMsgBack)
+}
+
+func (b *brokerConn) LockQueues(ctx context.Context, r *protocol.LockQueuesRequest) (*protocol.LockQueuesResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.LockQueues)
+}
+
+func (b *brokerConn) UnlockQueues(ctx context.Context, r *protocol.UnlockQueuesRequest) (*protocol.UnlockQueuesResponse, error) {
+	return call(&b.conn, ctx, r.Oneway, r, protocol.BrokerConn.UnlockQueues)
+}
+
+func (b *brokerConn) ResetOffset(ctx context.Context, r *protocol.ResetOffsetRequest) (*protocol.ResetOffsetResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.ResetOffset)
+}
+
+func (b *brokerConn) UpdateGroup(ctx context.Context, r *protocol.UpdateGroupRequest) (*protocol.UpdateGroupResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.UpdateGroup)
+}
+
+func (b *brokerConn) DeleteGroup(ctx context.Context, r *protocol.DeleteGroupRequest) (*protocol.DeleteGroupResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.DeleteGroup)
+}
+
+func (b *brokerConn) DeleteTopic(ctx context.Context, r *protocol.DeleteTopicRequest) (*protocol.DeleteTopicResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.DeleteTopic)
+}
+
+func (b *brokerConn) GetConsumeStats(ctx context.Context, r *protocol.GetConsumeStatsRequest) (*protocol.GetConsumeStatsResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetConsumeStats)
+}
+
+func (b *brokerConn) GetConsumerConnection(ctx context.Context, r *protocol.GetConsumerConnectionRequest) (*protocol.GetConsumerConnectionResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetConsumerConnection)
+}
+
+func (b *brokerConn) CloneGroupOffset(ctx context.Context, r *protocol.CloneGroupOffsetRequest) (*protocol.CloneGroupOffsetResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.CloneGroupOffset)
+}
+
+func (b *brokerConn) GetConsumerRunningInfo(ctx context.Context, r *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetConsumerRunningInfo)
+}
+
 // nameServerConn is a caller's side of a session with a name server.
 type nameServerConn struct{ conn[protocol.NameServerConn] }
 
@@ -104,6 +148,10 @@ func (c *nameServerConn) GetAllTopics(ctx context.Context, r *protocol.GetAllTop
 	return call(&c.conn, ctx, false, r, protocol.NameServerConn.GetAllTopics)
 }
 
+func (c *nameServerConn) DeleteTopic(ctx context.Context, r *protocol.DeleteTopicRequest) (*protocol.DeleteTopicResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.DeleteTopic)
+}
+
 // peer is a server's way back to the caller of one session.
 type peer struct{ s *session }
 
@@ -111,4 +159,8 @@ var _ protocol.Peer = (*peer)(nil)
 
 func (p *peer) NotifyConsumerIDsChanged(r *protocol.NotifyConsumerIDsChangedRequest) {
 	notify(p.s, r, protocol.Peer.NotifyConsumerIDsChanged)
+}
+
+func (p *peer) GetConsumerRunningInfo(ctx context.Context, r *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
+	return ask(p.s, ctx, r, protocol.Peer.GetConsumerRunningInfo)
 }

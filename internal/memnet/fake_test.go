@@ -96,6 +96,11 @@ func (p *fakePeer) NotifyConsumerIDsChanged(r *protocol.NotifyConsumerIDsChanged
 	p.groups = append(p.groups, r.Group)
 }
 
+func (p *fakePeer) GetConsumerRunningInfo(_ context.Context, r *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
+	p.NotifyConsumerIDsChanged(&protocol.NotifyConsumerIDsChangedRequest{Group: "asked " + r.Group})
+	return &protocol.GetConsumerRunningInfoResponse{Concurrency: 3}, nil
+}
+
 func (p *fakePeer) told() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
