@@ -60,6 +60,9 @@ var allowedImports = map[string]map[string]string{
 	"internal/groups": {
 		"protocol": "heartbeats come in, notices go out through protocol.Peer",
 	},
+	"internal/queuelock": {
+		"message": "what is locked is a message.Queue",
+	},
 	"internal/longpoll": {},
 	"internal/client": {
 		"message":  "a route is a list of message.Queue values",
@@ -81,6 +84,7 @@ var allowedImports = map[string]map[string]string{
 		"internal/longpoll":   "wiring: held pulls",
 		"internal/memnet":     "wiring: the in-memory Transport",
 		"internal/offsets":    "wiring: committed offsets",
+		"internal/queuelock":  "wiring: the locks of orderly groups",
 		"internal/routetable": "wiring: the name server's routes",
 		"internal/topics":     "wiring: the broker's topics",
 		"message":             "the vocabulary is passed on under the root's names",
@@ -189,7 +193,7 @@ var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "NewTimer",
 
 // purePackages are told the time by their callers: the same input gives the
 // same answer, and their tests need no bubble.
-var purePackages = []string{"message", "protocol", "rebalance", "fault", "filter", "internal/routetable", "internal/offsets", "internal/groups"}
+var purePackages = []string{"message", "protocol", "rebalance", "fault", "filter", "internal/routetable", "internal/offsets", "internal/groups", "internal/queuelock"}
 
 // allowedVars lists package-level variables that are neither sentinel errors
 // nor interface checks, with why each is not state: file -> name -> why.

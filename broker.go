@@ -18,6 +18,7 @@ import (
 	"github.com/pocketmq/pocketmq/internal/groups"
 	"github.com/pocketmq/pocketmq/internal/longpoll"
 	"github.com/pocketmq/pocketmq/internal/offsets"
+	"github.com/pocketmq/pocketmq/internal/queuelock"
 	"github.com/pocketmq/pocketmq/internal/topics"
 	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
@@ -84,7 +85,8 @@ type Broker struct {
 }
 
 // brokerRun is what lives from Start to Close. Its request methods are in
-// broker_send.go, broker_pull.go, broker_group.go and broker_topic.go.
+// broker_send.go, broker_pull.go, broker_group.go, broker_lock.go and
+// broker_topic.go.
 type brokerRun struct {
 	*Broker
 	addr     netip.AddrPort // store host
@@ -92,6 +94,7 @@ type brokerRun struct {
 	topics   *topics.Table
 	offsets  *offsets.Table
 	groups   *groups.Registry
+	locks    *queuelock.Table
 	waiters  *longpoll.Waiters
 	uniqKeys *message.UniqKeys  // for messages that come without a unique key
 	creating singleflight.Group // auto-creation, by topic
@@ -220,7 +223,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 			u.run()
 		}
 	}()
-	r := &brokerRun{Broker: b, groups: groups.New(), waiters: longpoll.New(), events: b.wire.events}
+	r := &brokerRun{Broker: b, groups: groups.New(), locks: queuelock.New(b.cfg.Timings.LockExpire), waiters: longpoll.New(), events: b.wire.events}
 	r.puts.start, r.gets.start = time.Now(), time.Now()
 	if !b.wire.shared {
 		r.events = newEmitter(b.cfg.OnEvent)

@@ -139,7 +139,8 @@ func (r *brokerRun) groupStatus(name string) (GroupStatus, bool) {
 	if !live && len(committed) == 0 {
 		return GroupStatus{}, false
 	}
-	st := GroupStatus{Name: name}
+	st := GroupStatus{Name: name, Locks: r.locks.Locks(name, time.Now())}
+	st.Orderly = len(st.Locks) > 0
 	wanted := make(map[offsets.Key]bool)
 	for k := range committed {
 		wanted[k] = true

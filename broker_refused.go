@@ -16,14 +16,6 @@ func (s *brokerSession) ConsumerSendMsgBack(context.Context, *protocol.ConsumerS
 	return nil, notServed("ConsumerSendMsgBack")
 }
 
-func (s *brokerSession) LockQueues(context.Context, *protocol.LockQueuesRequest) (*protocol.LockQueuesResponse, error) {
-	return nil, notServed("LockQueues")
-}
-
-func (s *brokerSession) UnlockQueues(context.Context, *protocol.UnlockQueuesRequest) (*protocol.UnlockQueuesResponse, error) {
-	return nil, notServed("UnlockQueues")
-}
-
 func (s *brokerSession) ResetOffset(context.Context, *protocol.ResetOffsetRequest) (*protocol.ResetOffsetResponse, error) {
 	return nil, notServed("ResetOffset")
 }

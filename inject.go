@@ -221,6 +221,8 @@ func isOneway(q any) bool {
 		return q.Oneway
 	case *protocol.UpdateConsumerOffsetRequest:
 		return q.Oneway
+	case *protocol.UnlockQueuesRequest:
+		return q.Oneway
 	}
 	return false
 }

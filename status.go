@@ -34,8 +34,12 @@ type BrokerStatus struct {
 // GroupStatus is a snapshot of a consumer group as one broker sees it.
 type GroupStatus struct {
 	Name    string
+	Orderly bool           // some queue of the broker is locked: the members consume in order
 	Members []MemberStatus // sorted by client id
 	Queues  []QueueLag     // queues of the broker that the group subscribes to or has committed, sorted
+	// Locks tell which client holds which queue of the broker; locks that were
+	// not renewed for Timings.LockExpire are left out. nil without any.
+	Locks map[MessageQueue]string
 }
 
 // MemberStatus is one member of a consumer group.

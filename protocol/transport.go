@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/netip"
+	"slices"
 )
 
 // Transport is the one boundary between members of a cluster. Everything that
@@ -57,12 +58,15 @@ type Listener interface {
 
 // Detached returns a copy of a request, to be served after its call has
 // returned: the callee may keep the copy. It clones what callers reuse, the
-// Body of a SendMessageRequest; other slices and maps of requests are never
-// written again.
+// Body of a SendMessageRequest and the Queues of an UnlockQueuesRequest; other
+// slices and maps of requests are never written again.
 func Detached[Q any](q *Q) *Q {
 	own := *q
-	if m, ok := any(&own).(*SendMessageRequest); ok {
-		m.Body = bytes.Clone(m.Body)
+	switch r := any(&own).(type) {
+	case *SendMessageRequest:
+		r.Body = bytes.Clone(r.Body)
+	case *UnlockQueuesRequest:
+		r.Queues = slices.Clone(r.Queues)
 	}
 	return &own
 }
