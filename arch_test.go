@@ -113,7 +113,7 @@ var allowedModules = map[string]map[string]string{
 	"github.com/tidwall/wal":            {"store": "the files of the commit log"},
 	"golang.org/x/sync": {
 		".":     "errgroup: members start at the same time; singleflight: a topic is created once",
-		"store": "singleflight: a block is read once for all who want it",
+		"store": "singleflight: a block is read once for all who want it; errgroup: an open reads the headers of the log's files side by side",
 	},
 }
 
@@ -132,6 +132,7 @@ var goroutineOwners = map[string]string{
 	"store/append.go":             "a leader in place of callers that left: Close, Kill and Discard join it",
 	"internal/consume/offsets.go": "one commit per broker: joined before the function returns",
 	"internal/consume/run.go":     "all goroutines of an engine: its Close joins them",
+	"store/recover.go":            "readers of file headers: joined before the open goes on",
 	"store/store.go":              "the flusher and the janitor of a store: Close, Kill and Discard join it",
 }
 

@@ -3,10 +3,14 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Recovery brings the log into a state from which it can be written again, or
@@ -299,9 +303,10 @@ func (c *commitLog) find(r *recovery) error {
 	return c.dropPrepared()
 }
 
-// list finds the files of the log and reads their headers. It changes nothing.
+// list finds the files of the log and reads their headers, on all processors:
+// this is the part of an open that grows with the log. It changes nothing.
 func (c *commitLog) list(r *recovery) error {
-	entries, err := os.ReadDir(c.dir)
+	entries, err := os.ReadDir(c.dir) // sorted by name, and so by base
 	if err != nil {
 		return err
 	}
@@ -315,27 +320,60 @@ func (c *commitLog) list(r *recovery) error {
 			r.leftovers = append(r.leftovers, f.dir)
 			continue
 		}
-		info, err := os.Stat(f.path)
-		if err == nil {
-			f.size = info.Size()
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		head, err := readStart(f.path, min(f.size, headerSize+entryOverhead))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		h, n, proves, ok := parseHeader(head, base)
-		if ok {
-			if h.format > currentFormat {
-				return fmt.Errorf("commit log file %s has format %d, this build reads %d; upgrade pocketmq: %w", f.path, h.format, currentFormat, ErrNewerFormat)
-			}
-			f.header, f.headSize, f.proves = h, n, proves
-			r.synced = max(r.synced, proves)
-		}
 		r.files = append(r.files, f)
 	}
-	slices.SortFunc(r.files, func(a, b foundFile) int { return int(min(1, max(-1, a.base-b.base))) })
+	var readers errgroup.Group
+	readers.SetLimit(runtime.GOMAXPROCS(0))
+	const each = 32 // files a goroutine reads
+	for some := range slices.Chunk(r.files, each) {
+		readers.Go(func() error {
+			for i := range some {
+				if err := some[i].readHeader(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := readers.Wait(); err != nil {
+		return err
+	}
+	for i := range r.files {
+		r.synced = max(r.synced, r.files[i].proves)
+	}
+	return nil
+}
+
+// readHeader finds out how large the file is and what its header says. A file
+// without a valid one, or one that is missing in its folder, is no error.
+func (f *foundFile) readHeader() error {
+	file, err := os.Open(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close() // only read
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	f.size = info.Size()
+	head := make([]byte, min(f.size, headerSize+entryOverhead))
+	if n, err := file.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the header of %s: %w", f.path, err)
+	} else {
+		head = head[:n]
+	}
+	h, n, proves, ok := parseHeader(head, f.base)
+	if !ok {
+		return nil
+	}
+	if h.format > currentFormat {
+		return fmt.Errorf("commit log file %s has format %d, this build reads %d; upgrade pocketmq: %w", f.path, h.format, currentFormat, ErrNewerFormat)
+	}
+	f.header, f.headSize, f.proves = h, n, proves
 	return nil
 }
 
