@@ -3,8 +3,6 @@ package consume
 import (
 	"context"
 	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/pocketmq/pocketmq/filter"
@@ -19,6 +17,7 @@ import (
 type Config struct {
 	Group    string // consumer group
 	ClientID string // this member's id, as brokers list it
+	Model    protocol.MessageModel
 
 	Client Client         // routes and connections
 	Codec  *message.Codec // decodes what is delivered; outlives the engine
@@ -87,21 +86,6 @@ type Status struct {
 	Failed      int64 // failed deliveries, in messages
 	Undecodable int64 // records passed over because they do not decode
 	Running     int   // handler calls that have not returned
-}
-
-// subscriptions returns what the group tells brokers, sorted by topic; version
-// orders it among the versions that brokers see.
-func (c *Config) subscriptions(version int64) []protocol.Subscription {
-	subs := make([]protocol.Subscription, 0, len(c.Subscriptions))
-	for topic, tags := range c.Subscriptions {
-		expression := "*"
-		if !tags.All() {
-			expression = strings.Join(tags.List(), " || ")
-		}
-		subs = append(subs, protocol.SubscriptionOf(topic, expression, tags.List(), tags.Codes(), version))
-	}
-	slices.SortFunc(subs, func(a, b protocol.Subscription) int { return strings.Compare(a.Topic, b.Topic) })
-	return subs
 }
 
 // redeliveryDelay returns how long a message waits after its n-th failure,

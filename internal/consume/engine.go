@@ -19,7 +19,8 @@ import (
 // Life: New, Start, then Shutdown or Close, once. A Start that failed leaves
 // nothing running and may be repeated.
 type Engine struct {
-	cfg Config
+	cfg  Config
+	subs *subscriptions
 
 	hard     chan struct{} // closed by the first Close: handlers get no more time than CloseTimeout
 	hardOnce sync.Once
@@ -50,7 +51,9 @@ const (
 func New(cfg Config) *Engine {
 	cfg.Subscriptions = maps.Clone(cfg.Subscriptions)
 	cfg.DelayLevels = slices.Clone(cfg.DelayLevels)
-	return &Engine{cfg: cfg, hard: make(chan struct{})}
+	e := &Engine{cfg: cfg, hard: make(chan struct{})}
+	e.subs = newSubscriptions(&e.cfg)
+	return e
 }
 
 // Start joins the group and returns after the first rebalance of every
@@ -81,7 +84,8 @@ func (e *Engine) Start(ctx context.Context) error {
 		e.mu.Unlock()
 		return fmt.Errorf("consume: group %q is started already", e.cfg.Group)
 	}
-	r := newRun(&e.cfg, base, time.Now())
+	e.subs.start(time.Now())
+	r := newRun(&e.cfg, e.subs, base)
 	started := make(chan struct{})
 	e.mu.state, e.mu.run, e.mu.cancelStart, e.mu.started = stateStarting, r, cancel, started
 	e.mu.Unlock()
@@ -319,27 +323,23 @@ func (e *Engine) RoutesChanged(topics []string) {
 		return
 	}
 	for _, topic := range topics {
-		if _, ok := e.cfg.Subscriptions[topic]; ok {
+		if _, ok := e.subs.get(topic); ok {
 			r.trigger(routeChanged)
 			return
 		}
 	}
 }
 
-// ConsumerData returns what a heartbeat tells of the group. The version of the
-// subscriptions is the time of the last Start in milliseconds, 0 before. The
-// caller owns the result.
+// ConsumerData returns what a heartbeat tells of the group. The version of a
+// subscription is the time of the last Start, or of its latest change if that is
+// later, in milliseconds; 0 before the first Start. The caller owns the result.
 func (e *Engine) ConsumerData() protocol.ConsumerData {
-	var version int64
-	if r := e.current(); r != nil {
-		version = r.version
-	}
 	return protocol.ConsumerData{
 		Group:         e.cfg.Group,
-		Model:         protocol.Clustering,
+		Model:         e.cfg.Model,
 		From:          e.cfg.From,
 		Passive:       true,
-		Subscriptions: e.cfg.subscriptions(version),
+		Subscriptions: e.subs.tell(),
 	}
 }
 

@@ -22,7 +22,8 @@ import (
 // was decided is committed at once, so that a member which takes the queue over
 // decides the same. A 0 need not be: a broker answers 0 for an uncommitted queue
 // that holds message 0. With FromTime nobody wants that answer, so 0 is
-// committed too.
+// committed too. An internal topic starts at its minimum, whatever From says.
+// Differs: with FromTime Java starts a retry topic at its end.
 //
 // The committed offset is asked for again after the end, or after what a future
 // FromTime has found: another member may have decided in between, and messages
@@ -30,7 +31,11 @@ import (
 //
 // It returns the offset and what the broker has committed, -1 when that is
 // nothing, or 0: the broker answers 0 for both.
-func (r *run) startOffset(ctx context.Context, q message.Queue) (start, committed int64, err error) {
+func (r *run) startOffset(ctx context.Context, q message.Queue, sub subscription) (start, committed int64, err error) {
+	from := r.cfg.From
+	if sub.internal { // what lies there was the group's already: nothing is skipped
+		from = protocol.ConsumeFromFirst
+	}
 	err = r.call(ctx, q.BrokerName, offsetTimeout, func(ctx context.Context, conn protocol.BrokerConn) error {
 		committed = -1
 		found := false
@@ -39,7 +44,7 @@ func (r *run) startOffset(ctx context.Context, q message.Queue) (start, committe
 		}
 		switch {
 		case found:
-		case r.cfg.From == protocol.ConsumeFromLast && r.first[q.Topic][q]:
+		case from == protocol.ConsumeFromLast && r.first[q.Topic][q]:
 			resp, err := conn.GetMaxOffset(ctx, &protocol.GetMaxOffsetRequest{Topic: q.Topic, QueueID: q.QueueID})
 			if err != nil {
 				return fmt.Errorf("end of the queue: %w", err)
@@ -50,9 +55,9 @@ func (r *run) startOffset(ctx context.Context, q message.Queue) (start, committe
 			if !found {
 				start = resp.Offset
 			}
-		case r.cfg.From == protocol.ConsumeFromTime:
+		case from == protocol.ConsumeFromTime:
 			since := r.cfg.FromTime
-			if began := time.UnixMilli(r.version); began.Before(since) && !r.first[q.Topic][q] {
+			if began := sub.since; began.Before(since) && !r.first[q.Topic][q] {
 				since = began
 			}
 			resp, err := conn.SearchOffset(ctx, &protocol.SearchOffsetRequest{Topic: q.Topic, QueueID: q.QueueID, Time: since})
@@ -74,7 +79,7 @@ func (r *run) startOffset(ctx context.Context, q message.Queue) (start, committe
 		}
 		if start <= 0 {
 			start = 0
-			if found || r.cfg.From != protocol.ConsumeFromTime {
+			if found || from != protocol.ConsumeFromTime {
 				return nil
 			}
 		}

@@ -125,7 +125,7 @@ func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 		CommitOffset:   commit,
 		Suspend:        r.cfg.PullSuspend,
 		ExpressionType: protocol.ExpressionTag,
-		SubVersion:     r.version,
+		SubVersion:     h.version,
 	})
 	if carries {
 		r.pullCarried(h, commit, err)

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"time"
 
-	"github.com/pocketmq/pocketmq/filter"
 	"github.com/pocketmq/pocketmq/internal/client"
 	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
@@ -66,11 +66,11 @@ type round struct {
 // that has a route. It tries again while something fails and ctx lasts. Nothing
 // is pulled yet.
 func (r *run) join(ctx context.Context) (outcome, error) {
-	for _, topic := range r.topics {
+	for _, topic := range r.subs.topics() {
 		r.cfg.Client.Watch(topic)
 	}
 	for first := true; ; first = false {
-		for _, topic := range r.topics {
+		for _, topic := range r.subs.topics() {
 			if _, err := r.route(ctx, topic, !first, nil); err != nil && !errors.Is(err, protocol.ErrNoRoute) {
 				return outcome{}, fmt.Errorf("consume: start of group %q: %w", r.cfg.Group, err)
 			}
@@ -157,7 +157,7 @@ func (r *run) rebalanceLoop(last outcome) {
 		case <-ticker.C:
 		}
 		before := make(map[string][]message.Queue)
-		for _, topic := range r.topics {
+		for _, topic := range r.subs.topics() {
 			before[topic] = r.assignment(topic)
 		}
 		next := r.round(r.ctx, false)
@@ -168,7 +168,7 @@ func (r *run) rebalanceLoop(last outcome) {
 			r.log.Warn("rebalance not settled, trying again", "delay", r.cfg.RebalanceRetry, "error", next.err)
 		}
 		last = next
-		for _, topic := range r.topics {
+		for _, topic := range slices.Sorted(maps.Keys(before)) {
 			r.report(topic, before[topic], why)
 		}
 	}
@@ -188,13 +188,16 @@ func (r *run) retryAfter(out outcome) (wait time.Duration, any bool) {
 	return 0, false
 }
 
-// report tells OnRebalanced if the queues held of a topic changed.
+// report tells OnRebalanced if the queues held of a topic that users see changed.
 func (r *run) report(topic string, before []message.Queue, why reasons) {
 	after := r.assignment(topic)
 	if slices.Equal(before, after) {
 		return
 	}
 	r.log.Info("rebalanced", "topic", topic, "before", len(before), "after", len(after), "reason", why.String())
+	if sub, _ := r.subs.get(topic); sub.internal {
+		return
+	}
 	if r.cfg.OnRebalanced != nil && r.enter() {
 		defer r.exit()
 		r.cfg.OnRebalanced(Rebalanced{Topic: topic, Before: before, After: after, Reason: why.String()})
@@ -206,7 +209,8 @@ func (r *run) round(ctx context.Context, start bool) outcome {
 	rd := &round{down: make(map[string]error), members: make(map[string][]string)}
 	var out outcome
 	var errs []error
-	for _, topic := range r.topics {
+	for _, sub := range r.subs.all() {
+		topic := sub.topic
 		route, err := r.route(ctx, topic, false, rd.names)
 		switch {
 		case errors.Is(err, protocol.ErrNoRoute):
@@ -228,7 +232,7 @@ func (r *run) round(ctx context.Context, start bool) outcome {
 				r.first[topic][q] = true
 			}
 		}
-		if err := r.rebalance(ctx, rd, route, r.cfg.Subscriptions[topic]); err != nil {
+		if err := r.rebalance(ctx, rd, route, sub); err != nil {
 			errs = append(errs, fmt.Errorf("topic %q: %w", topic, err))
 		}
 		if ctx.Err() != nil {
@@ -260,7 +264,7 @@ func (r *run) route(ctx context.Context, topic string, fresh bool, fails error) 
 
 // rebalance computes this member's share of a topic and takes it. On an error
 // what is held stays, as far as the error concerns it.
-func (r *run) rebalance(ctx context.Context, rd *round, route *client.Route, tags filter.Tags) error {
+func (r *run) rebalance(ctx context.Context, rd *round, route *client.Route, sub subscription) error {
 	members, err := r.memberList(ctx, rd, route)
 	if err != nil {
 		return err
@@ -277,7 +281,7 @@ func (r *run) rebalance(ctx context.Context, rd *round, route *client.Route, tag
 	}
 	var errs []error
 	for _, q := range added {
-		if err := r.take(ctx, rd, q, tags); err != nil {
+		if err := r.take(ctx, rd, q, sub); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -402,7 +406,7 @@ func (r *run) allocate(queues []message.Queue, members []string) (share []messag
 }
 
 // take starts to consume a queue.
-func (r *run) take(ctx context.Context, rd *round, q message.Queue, tags filter.Tags) error {
+func (r *run) take(ctx context.Context, rd *round, q message.Queue, sub subscription) error {
 	if err := rd.down[q.BrokerName]; err != nil {
 		return fmt.Errorf("%v not taken: %w", q, err)
 	}
@@ -419,7 +423,7 @@ func (r *run) take(ctx context.Context, rd *round, q message.Queue, tags filter.
 	err := r.greet(ctx, q.BrokerName)
 	var start, committed int64
 	if err == nil {
-		start, committed, err = r.startOffset(ctx, q)
+		start, committed, err = r.startOffset(ctx, q, sub)
 	}
 	if err != nil {
 		if !answered(err) {
@@ -429,7 +433,8 @@ func (r *run) take(ctx context.Context, rd *round, q message.Queue, tags filter.
 	}
 	h := &heldQueue{
 		queue:      q,
-		filter:     tags,
+		filter:     sub.filter,
+		version:    sub.version,
 		start:      start,
 		room:       make(chan struct{}, 1),
 		committing: make(chan struct{}, 1),
@@ -508,7 +513,7 @@ func (r *run) greet(ctx context.Context, broker string) error {
 
 // greetAll notes that every broker of the routes has had a heartbeat.
 func (r *run) greetAll() {
-	for _, topic := range r.topics {
+	for _, topic := range r.subs.topics() {
 		if route := r.cfg.Client.Cached(topic); route != nil {
 			for _, b := range route.TopicRoute.Brokers {
 				r.greeted[b.BrokerName] = true

@@ -3,7 +3,6 @@ package consume
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,11 +19,10 @@ import (
 // halt cancels; the pull loop of a dropped queue ends with the queue; a worker
 // ends after halt, when its handler has returned.
 type run struct {
-	cfg     *Config
-	log     *slog.Logger
-	topics  []string        // subscribed, sorted
-	version int64           // of the subscriptions: ms
-	base    context.Context // Start's ctx without its end: for what is done after ctx
+	cfg  *Config
+	log  *slog.Logger
+	subs *subscriptions  // the engine's
+	base context.Context // Start's ctx without its end: for what is done after ctx
 
 	ctx            context.Context // of the loops
 	cancel         context.CancelFunc
@@ -63,9 +61,10 @@ type run struct {
 
 // heldQueue is a queue that this member consumes.
 type heldQueue struct {
-	queue  message.Queue
-	filter filter.Tags
-	start  int64 // where this member began
+	queue   message.Queue
+	filter  filter.Tags
+	version int64 // of the subscription: its broker has this or a newer one
+	start   int64 // where this member began
 
 	// Of the pull loop; set when it is started.
 	stop    context.CancelFunc
@@ -85,12 +84,11 @@ type heldQueue struct {
 	next      *heldQueue // in run.ready
 }
 
-func newRun(cfg *Config, base context.Context, now time.Time) *run {
+func newRun(cfg *Config, subs *subscriptions, base context.Context) *run {
 	r := &run{
 		cfg:      cfg,
 		log:      cfg.Logger.With("group", cfg.Group),
-		topics:   slices.Sorted(maps.Keys(cfg.Subscriptions)),
-		version:  now.UnixMilli(),
+		subs:     subs,
 		base:     base,
 		poke:     make(chan struct{}, 1),
 		sooner:   make(chan struct{}, 1),
@@ -121,7 +119,7 @@ func (r *run) activate(joined outcome) {
 		queues = append(queues, h)
 	}
 	r.mu.Unlock()
-	for _, topic := range r.topics {
+	for _, topic := range r.subs.topics() {
 		r.report(topic, nil, starting)
 	}
 	for range r.cfg.Concurrency {
@@ -233,7 +231,7 @@ func (r *run) leave(ctx context.Context) []unstored {
 
 func (r *run) farewell(ctx context.Context) {
 	r.cfg.Client.Unregister(ctx, "", r.cfg.Group)
-	for _, topic := range r.topics {
+	for _, topic := range r.subs.topics() {
 		r.cfg.Client.Unwatch(topic)
 	}
 }
@@ -249,12 +247,17 @@ func (r *run) left() (running, inside, unfinished int) {
 	return r.counters.Running, r.inside, unfinished
 }
 
-// assignment returns the queues held of a topic, "" = of all, sorted.
+// assignment returns the queues held of a topic, "" = of all that users see,
+// sorted.
 func (r *run) assignment(topic string) []message.Queue {
+	var hidden map[string]bool
+	if topic == "" {
+		hidden = r.subs.hidden()
+	}
 	r.mu.Lock()
 	queues := make([]message.Queue, 0, len(r.held))
 	for q := range r.held {
-		if topic == "" || q.Topic == topic {
+		if topic == "" && !hidden[q.Topic] || q.Topic == topic {
 			queues = append(queues, q)
 		}
 	}

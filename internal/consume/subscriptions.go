@@ -1,0 +1,154 @@
+package consume
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pocketmq/pocketmq/filter"
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// subscription is one topic that an engine consumes.
+type subscription struct {
+	topic    string
+	filter   filter.Tags
+	version  int64     // ms, by which brokers tell the newer of two; see subscriptions.tell
+	since    time.Time // when the topic came in: its Subscribe, or the last Start if that is later
+	internal bool      // of the engine's own making: no user sees its queues
+}
+
+// subscriptions is what an engine consumes: the topics that its user subscribes
+// to, and internal ones. It may change at any time, is safe for concurrent use,
+// and never blocks. Java: RebalanceImpl.subscriptionInner.
+type subscriptions struct {
+	mu      sync.Mutex // guards everything below; a leaf
+	byTopic map[string]subscription
+	version int64 // ms; the latest change. 0 before the first Start
+}
+
+// newSubscriptions takes what the config subscribes to, and adds the internal
+// topics.
+func newSubscriptions(cfg *Config) *subscriptions {
+	s := &subscriptions{byTopic: make(map[string]subscription, len(cfg.Subscriptions))}
+	for topic, tags := range cfg.Subscriptions {
+		s.byTopic[topic] = subscription{topic: topic, filter: tags}
+	}
+	for topic, tags := range cfg.internalTopics() {
+		s.byTopic[topic] = subscription{topic: topic, filter: tags, internal: true}
+	}
+	return s
+}
+
+// internalTopics returns the topics that an engine consumes beside those that
+// its user subscribes to. Assignments and notices do not show them.
+func (c *Config) internalTopics() map[string]filter.Tags { return nil }
+
+// start gives every topic a new version, at the begin of a run.
+func (s *subscriptions) start(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	version := s.nextLocked(now)
+	for topic, sub := range s.byTopic {
+		sub.version, sub.since = version, now
+		s.byTopic[topic] = sub
+	}
+}
+
+// set subscribes to a topic, or changes its filter. It reports whether that
+// changed anything.
+func (s *subscriptions) set(topic string, tags filter.Tags, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sub, known := s.byTopic[topic]
+	if known && slices.Equal(sub.filter.List(), tags.List()) {
+		return false
+	}
+	if !known {
+		sub = subscription{topic: topic, since: now}
+	}
+	sub.filter, sub.version = tags, s.nextLocked(now)
+	s.byTopic[topic] = sub
+	return true
+}
+
+// remove ends a subscription of the user's. It reports whether there was one.
+func (s *subscriptions) remove(topic string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sub, known := s.byTopic[topic]
+	if !known || sub.internal {
+		return false
+	}
+	delete(s.byTopic, topic)
+	s.nextLocked(now)
+	return true
+}
+
+// nextLocked returns a version that is larger than all before.
+func (s *subscriptions) nextLocked(now time.Time) int64 {
+	s.version = max(now.UnixMilli(), s.version+1)
+	return s.version
+}
+
+// get returns the subscription of a topic.
+func (s *subscriptions) get(topic string) (subscription, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sub, known := s.byTopic[topic]
+	return sub, known
+}
+
+// all returns every subscription, sorted by topic. The caller owns the result.
+func (s *subscriptions) all() []subscription {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Values(s.byTopic), func(a, b subscription) int { return cmp.Compare(a.topic, b.topic) })
+}
+
+// topics returns the topics of every subscription, sorted.
+func (s *subscriptions) topics() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.byTopic))
+}
+
+// hidden returns the internal topics.
+func (s *subscriptions) hidden() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hidden := make(map[string]bool)
+	for topic, sub := range s.byTopic {
+		if sub.internal {
+			hidden[topic] = true
+		}
+	}
+	return hidden
+}
+
+// latest returns the version of the latest change, also of one that took a topic
+// out.
+func (s *subscriptions) latest() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
+}
+
+// tell returns what heartbeats say: every subscription, sorted by topic. Of two
+// that brokers get from members of one group the one with the larger version
+// counts.
+func (s *subscriptions) tell() []protocol.Subscription {
+	all := s.all()
+	subs := make([]protocol.Subscription, len(all))
+	for i, sub := range all {
+		expression := "*"
+		if !sub.filter.All() {
+			expression = strings.Join(sub.filter.List(), " || ")
+		}
+		subs[i] = protocol.SubscriptionOf(sub.topic, expression, sub.filter.List(), sub.filter.Codes(), sub.version)
+	}
+	return subs
+}
