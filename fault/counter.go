@@ -30,32 +30,50 @@ func NewCounter(start int32) *Counter {
 // Each queue that is looked at advances the turn by one. Java:
 // TopicPublishInfo.selectOneMessageQueue(lastBrokerName).
 func (c *Counter) Pick(queues []message.Queue, lastBroker string) (message.Queue, bool) {
+	if lastBroker != "" {
+		if q, ok := c.next(queues, func(broker string) bool { return broker != lastBroker }); ok {
+			return q, true
+		}
+	}
+	return c.any(queues)
+}
+
+// any returns the next queue, whatever its broker.
+func (c *Counter) any(queues []message.Queue) (message.Queue, bool) {
+	if len(queues) == 0 {
+		return message.Queue{}, false
+	}
+	return queues[index(c.n.Add(1), len(queues))], true
+}
+
+// next returns the next queue on a broker that good accepts, false when none
+// is. Java: TopicPublishInfo.selectOneMessageQueue(QueueFilter...).
+func (c *Counter) next(queues []message.Queue, good func(broker string) bool) (message.Queue, bool) {
 	size := len(queues)
 	if size == 0 {
 		return message.Queue{}, false
 	}
-	n := c.n.Add(1)
-	if lastBroker == "" {
-		return queues[index(n, size)], true
-	}
 	// The whole round is looked at from one n: if each look took the counter
-	// anew, concurrent picks could hand one caller only queues of lastBroker.
+	// anew, concurrent picks could hand one caller only queues that are no good.
+	n := c.n.Add(1)
 	for i := range size {
-		q := queues[index(n+int32(i), size)]
-		if q.BrokerName != lastBroker {
-			c.n.Add(int32(i))
-			return q, true
+		q := &queues[index(n+int32(i), size)]
+		if good(q.BrokerName) {
+			if i > 0 {
+				c.n.Add(int32(i))
+			}
+			return *q, true
 		}
 	}
-	n = c.n.Add(int32(size))
+	c.n.Add(int32(size - 1))
 	// The sequence of indexes breaks where the counter wraps, which may have
 	// hidden a queue from the round above.
 	for i := range queues {
-		if queues[i].BrokerName != lastBroker {
+		if good(queues[i].BrokerName) {
 			return queues[i], true
 		}
 	}
-	return queues[index(n, size)], true
+	return message.Queue{}, false
 }
 
 // index maps a counter value to a queue, negative ones too.
