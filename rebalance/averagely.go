@@ -1,7 +1,6 @@
 package rebalance
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/pocketmq/pocketmq/message"
@@ -34,17 +33,4 @@ func (averagely) Allocate(group, self string, queues []message.Queue, members []
 		size++
 	}
 	return slices.Clone(queues[start : start+size : start+size]), nil
-}
-
-// check refuses arguments that no share can be computed from.
-func check(group, self string, queues []message.Queue, members []string) error {
-	switch {
-	case self == "":
-		return fmt.Errorf("%w: group %q: the member's own client id is empty", ErrInvalidArguments, group)
-	case len(queues) == 0:
-		return fmt.Errorf("%w: group %q: no queues to share; ask when the topic has a route", ErrInvalidArguments, group)
-	case len(members) == 0:
-		return fmt.Errorf("%w: group %q: no members; ask when a broker has answered the member list", ErrInvalidArguments, group)
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -103,60 +102,9 @@ func TestRB01_SharesFitTogetherInAnyOrderAndArgumentsStay(t *testing.T) {
 	}
 }
 
-func TestShareBelongsToTheCaller(t *testing.T) {
-	queues := queuesOf(4, "a")
-	share := allocate(t, "c", queues, []string{"c"})
-	_ = append(share[:1], message.Queue{Topic: "other"})
-	assert.Equal(t, queuesOf(4, "a"), queues)
-}
-
-func TestStrangerGetsNothing(t *testing.T) {
-	assert.Empty(t, allocate(t, "stranger", queuesOf(4, "a"), membersOf(2)))
-}
-
 func TestMembersBeyondTheQueuesHoldNone(t *testing.T) {
 	queues, members := queuesOf(4, "a"), membersOf(6)
 	for i, m := range members {
 		assert.Len(t, allocate(t, m, queues, members), map[bool]int{true: 1, false: 0}[i < 4])
 	}
-}
-
-func TestMissingArgumentsAreErrorsThatNameTheGroup(t *testing.T) {
-	for _, f := range []func() ([]message.Queue, error){
-		func() ([]message.Queue, error) { return Averagely.Allocate("G", "", queuesOf(1, "a"), []string{"c"}) },
-		func() ([]message.Queue, error) { return Averagely.Allocate("G", "c", nil, []string{"c"}) },
-		func() ([]message.Queue, error) { return Averagely.Allocate("G", "c", queuesOf(1, "a"), nil) },
-	} {
-		share, err := f()
-		assert.Empty(t, share)
-		require.ErrorIs(t, err, ErrInvalidArguments)
-		assert.ErrorContains(t, err, `"G"`)
-	}
-}
-
-func TestStrategyIsSafeForConcurrentUse(t *testing.T) {
-	queues, members := queuesOf(8, "b", "a"), []string{"c2", "c1"}
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			for range 100 {
-				share, err := Averagely.Allocate("G", "c1", queues, members)
-				assert.NoError(t, err)
-				assert.Len(t, share, 8)
-			}
-		})
-	}
-	wg.Wait()
-}
-
-func BenchmarkAllocate(b *testing.B) {
-	queues, members := queuesOf(250, "a", "b", "c", "d"), membersOf(100)
-	b.Run("1000 queues 100 members", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if share, err := Averagely.Allocate("G", members[50], queues, members); err != nil || len(share) != 10 {
-				b.Fatal(share, err)
-			}
-		}
-	})
 }

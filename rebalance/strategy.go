@@ -2,17 +2,20 @@ package rebalance
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/pocketmq/pocketmq/message"
 )
 
 // Strategy computes a member's share of a topic's queues. All members of a
-// group must use the same one. Implementations are pure functions of their
-// arguments, safe for concurrent use, and do not block.
-// Java: AllocateMessageQueueStrategy.
+// group must use the same one. Implementations are functions of their
+// arguments, safe for concurrent use, and do not block. A consumer asks its
+// strategy for its own share in every rebalance, and one that is not of this
+// package also for the shares of the other members whenever queues or members
+// changed, to Verify it. Java: AllocateMessageQueueStrategy.
 type Strategy interface {
-	// Name is what the strategy is called in configurations and events, the
+	// Name is what the strategy is called in configurations and reports, the
 	// reference's name for those of this package.
 	Name() string
 
@@ -26,9 +29,35 @@ type Strategy interface {
 }
 
 // ErrInvalidArguments is what Allocate returns for an empty self, no queues or
-// no members: the caller asked before it knew enough. Java:
+// no members: the caller asked before it knew enough. A strategy that was made
+// with unusable arguments returns it, too. Java:
 // AbstractAllocateMessageQueueStrategy.check throws IllegalArgumentException.
 var ErrInvalidArguments = errors.New("rebalance: invalid arguments")
+
+// check refuses arguments that no share can be computed from.
+func check(group, self string, queues []message.Queue, members []string) error {
+	switch {
+	case self == "":
+		return fmt.Errorf("%w: group %q: the member's own client id is empty", ErrInvalidArguments, group)
+	case len(queues) == 0:
+		return fmt.Errorf("%w: group %q: no queues to share; ask when the topic has a route", ErrInvalidArguments, group)
+	case len(members) == 0:
+		return fmt.Errorf("%w: group %q: no members; ask when a broker has answered the member list", ErrInvalidArguments, group)
+	}
+	return nil
+}
+
+// BuiltIn tells whether s is a strategy of this package, with an inner strategy
+// of this package if it has one: it needs no Verify. A nil s is not.
+func BuiltIn(s Strategy) bool {
+	switch s := s.(type) {
+	case averagely, averagelyByCircle, *consistentHash, machineRoom, byConfig:
+		return true
+	case machineRoomNearby:
+		return BuiltIn(s.inner)
+	}
+	return false
+}
 
 // Diff compares what a member holds with what it is assigned: revoked is what
 // it has to give up, in the order of held, added is what it has to take, in
@@ -59,22 +88,10 @@ func without(a, b []message.Queue) []message.Queue {
 
 // SortMembers sorts client ids in place, in the order that every client of a
 // group uses. Java: Collections.sort of the ids.
-func SortMembers(members []string) { slices.SortFunc(members, compareMembers) }
+func SortMembers(members []string) { slices.SortFunc(members, compareNames) }
 
-// compareMembers orders client ids as Java's String.compareTo does, by UTF-16
-// code units, so that a group that mixes clients agrees on the order. UTF-8
-// orders the same way except that characters beyond the basic plane, lead
-// bytes 0xF0 and up, come before U+E000 to U+FFFF, lead bytes 0xEE and 0xEF.
-func compareMembers(a, b string) int {
-	for i := range min(len(a), len(b)) {
-		x, y := a[i], b[i]
-		if x == y {
-			continue
-		}
-		if x >= 0xEE && y >= 0xEE && (x >= 0xF0) != (y >= 0xF0) {
-			x, y = y, x
-		}
-		return int(x) - int(y)
-	}
-	return len(a) - len(b)
+// compareNames orders ids and rooms as names of topics and brokers are ordered:
+// there is one order of names, which a group that mixes clients agrees on.
+func compareNames(a, b string) int {
+	return message.Queue{Topic: a}.Compare(message.Queue{Topic: b})
 }

@@ -75,6 +75,6 @@ func TestMembersSortByUTF16(t *testing.T) {
 	for range 5_000 {
 		a, b := text(), text()
 		want := slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b)))
-		require.Equal(t, want, sign(compareMembers(a, b)), "%q %q", a, b)
+		require.Equal(t, want, sign(compareNames(a, b)), "%q %q", a, b)
 	}
 }
