@@ -58,7 +58,9 @@ var allowedImports = map[string]map[string]string{
 		"internal/statefile": "committed offsets outlive the broker",
 	},
 	"internal/groups": {
-		"protocol": "heartbeats come in, notices go out through protocol.Peer",
+		"internal/statefile": "the settings of groups outlive the broker",
+		"message":            "a group's name is checked before it gets settings",
+		"protocol":           "heartbeats come in, notices go out through protocol.Peer",
 	},
 	"internal/queuelock": {
 		"message": "what is locked is a message.Queue",

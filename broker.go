@@ -95,6 +95,7 @@ type brokerRun struct {
 	offsets  *offsets.Table
 	groups   *groups.Registry
 	locks    *queuelock.Table
+	settings *groups.Settings
 	waiters  *longpoll.Waiters
 	uniqKeys *message.UniqKeys  // for messages that come without a unique key
 	creating singleflight.Group // auto-creation, by topic
@@ -272,6 +273,9 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	if r.offsets, err = offsets.Open(offsets.Options{File: config("consumerOffset.json"), NoSync: b.throwaway, Logger: b.log}); err != nil {
 		return err
 	}
+	if r.settings, err = groups.OpenSettings(groups.SettingsOptions{File: config("subscriptionGroup.json"), NoSync: b.throwaway, Logger: b.log}); err != nil {
+		return err
+	}
 	// A damaged store ends, for now, where its damage begins: progress beyond is
 	// kept for the time when it is repaired.
 	if errors.Is(r.store.Err(), store.ErrReadOnly) {
@@ -342,7 +346,7 @@ func (b *Broker) stop(closeStore func(*store.Store) error, persist bool) error {
 		r.loops.Wait()
 		r.reg.close()
 		if persist {
-			errs = append(errs, r.offsets.Persist())
+			errs = append(errs, r.offsets.Persist(), r.settings.Persist())
 		}
 		errs = append(errs, closeStore(r.store))
 		if !b.wire.shared {
@@ -451,11 +455,15 @@ func (r *brokerRun) registerLoop(ctx context.Context) {
 	})
 }
 
-// persistLoop persists consumer offsets every OffsetPersist.
+// persistLoop persists consumer offsets, and the settings of new groups, every
+// OffsetPersist.
 func (r *brokerRun) persistLoop(ctx context.Context) {
 	every(ctx, r.cfg.Timings.OffsetPersist, func(time.Time) {
 		if err := r.offsets.Persist(); err != nil {
 			r.log.Error("consumer offsets not persisted", "err", err)
+		}
+		if err := r.settings.Persist(); err != nil {
+			r.log.Error("group settings not persisted", "err", err)
 		}
 	})
 }

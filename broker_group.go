@@ -44,6 +44,9 @@ func (s *brokerSession) heartbeat(_ context.Context, q *protocol.HeartbeatReques
 			}
 		}
 	}
+	if err := s.useGroups(q.Consumers); err != nil {
+		return nil, err
+	}
 	var changes []groups.Change
 	if err := s.open.register(func() { changes = s.groups.Heartbeat(time.Now(), s.id, s.peer.Peer, s.peer.Remote, q) }); err != nil {
 		return nil, err
@@ -72,6 +75,9 @@ func (r *brokerRun) membersChanged(changes []groups.Change) {
 		}
 		if differ, how := r.groups.Differ(c.Group); differ {
 			r.log.Warn("messages of this group may be lost to members that do not want them", "reason", how)
+		}
+		if !r.notifies(c.Group) {
+			continue
 		}
 		for _, p := range c.Notify {
 			p.NotifyConsumerIDsChanged(&protocol.NotifyConsumerIDsChangedRequest{Group: c.Group})
@@ -115,8 +121,8 @@ func (s *brokerSession) UpdateConsumerOffset(ctx context.Context, q *protocol.Up
 		if !ok && message.ValidateTopic(q.Topic) != nil {
 			return nil, noTopic(q.Topic)
 		}
-		if _, ok := s.offsets.Query(q.Group, q.Topic, q.QueueID); !ok && !s.groups.Known(q.Group) && len(s.offsets.Group(q.Group)) == 0 {
-			return nil, protocol.Errorf(protocol.SubscriptionGroupNotExist, "group %s is unknown at %s: it has neither members nor offsets", q.Group, s.cfg.Name)
+		if _, known := s.settings.Get(q.Group); !known {
+			return nil, protocol.Errorf(protocol.SubscriptionGroupNotExist, "subscription group [%s] does not exist on %s: start a consumer of it, or create it with Admin.CreateGroup", q.Group, s.cfg.Name)
 		}
 		if !ok {
 			return nil, noTopic(q.Topic)

@@ -91,6 +91,19 @@ func (s *brokerSession) checkPull(q *protocol.PullMessageRequest) (func(int64) b
 		return nil, err
 	}
 	topic, ok := s.topics.Get(q.Topic)
+	if !ok && message.ValidateTopic(q.Topic) != nil {
+		return nil, noTopic(q.Topic) // before a group is made for it
+	}
+	group, err := s.useGroup(q.Group)
+	if err != nil {
+		return nil, err
+	}
+	if !group.ConsumeEnable {
+		return nil, protocol.Errorf(protocol.NoPermission, "subscription group no permission, %s: its consumption is disabled on %s", q.Group, s.cfg.Name)
+	}
+	if !group.ConsumeBroadcastEnable && s.groups.Broadcasts(q.Group) {
+		return nil, protocol.Errorf(protocol.NoPermission, "the consumer group[%s] can not consume by broadcast way on %s", q.Group, s.cfg.Name)
+	}
 	switch {
 	case !ok:
 		return nil, noTopic(q.Topic)
@@ -183,7 +196,7 @@ func (s *brokerSession) GetMinOffset(ctx context.Context, q *protocol.GetMinOffs
 
 // checkGroup refuses names that no group may have.
 func (s *brokerSession) checkGroup(group string) error {
-	if s.groups.Known(group) {
+	if _, ok := s.settings.Get(group); ok {
 		return nil // was checked when it was made
 	}
 	if err := message.ValidateGroup(group); err != nil {

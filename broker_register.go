@@ -23,7 +23,8 @@ type registrar struct {
 
 	turn   chan struct{} // 1 slot: registrations go out one after the other, so a newer table is never overtaken
 	links  []*nameServerLink
-	closed bool // no sessions are opened any more; guarded by turn
+	closed bool  // no sessions are opened any more; guarded by turn
+	known  int64 // counter of the newest table that every name server has; guarded by turn
 }
 
 // nameServerLink is guarded by registrar.turn.
@@ -87,10 +88,32 @@ func (g *registrar) register(ctx context.Context, timeout time.Duration) error {
 		return err
 	}
 	defer g.unlock()
+	return g.registerLocked(ctx, timeout)
+}
+
+// announce is register for a change of the topic table that has just been made.
+// Of many at the same time the first announces them all.
+func (g *registrar) announce(ctx context.Context, timeout time.Duration) error {
+	if err := g.lock(ctx); err != nil {
+		return err
+	}
+	defer g.unlock()
+	if _, version := g.r.topics.Snapshot(); version.Counter <= g.known {
+		return nil
+	}
+	return g.registerLocked(ctx, timeout)
+}
+
+func (g *registrar) registerLocked(ctx context.Context, timeout time.Duration) error {
 	if g.r.draining.Load() {
 		return nil // it has said goodbye
 	}
-	return g.each(ctx, g.links, timeout, g.registerAt)
+	_, version := g.r.topics.Snapshot()
+	err := g.each(ctx, g.links, timeout, g.registerAt)
+	if err == nil {
+		g.known = version.Counter
+	}
+	return err
 }
 
 // unregister says goodbye to every name server that can be reached.

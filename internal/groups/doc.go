@@ -1,5 +1,6 @@
 // Package groups knows which clients are in which consumer and producer groups
-// of a broker. Java: ConsumerManager, ProducerManager.
+// of a broker, and what is set for each consumer group. Java: ConsumerManager,
+// ProducerManager, SubscriptionGroupManager.
 //
 // A client is in a group because its heartbeats say so, through a session (a
 // connection), and leaves it by unregistering, by losing the session, or by
@@ -9,6 +10,9 @@
 // closing stays in its groups without a rebalance.
 //
 // What callers have to announce comes back as Change values, so that nobody is
-// called with a lock held. The time is a parameter. The package checks no
+// called with a lock held. The time is a parameter. The Registry checks no
 // names.
+//
+// Settings outlive members: a group has them from its first use until it is
+// deleted, in config/subscriptionGroup.json.
 package groups

@@ -341,6 +341,15 @@ func (g *Registry) Known(name string) bool {
 	return g.consumers[name] != nil
 }
 
+// Broadcasts reports whether a consumer group has members and each of them gets
+// every message.
+func (g *Registry) Broadcasts(name string) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	gr := g.consumers[name]
+	return gr != nil && gr.model == protocol.Broadcasting
+}
+
 // Snapshot returns a consumer group, false when it has no members.
 func (g *Registry) Snapshot(name string) (Group, bool) {
 	g.mu.RLock()

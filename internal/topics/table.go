@@ -259,6 +259,45 @@ func (t *Table) AutoCreate(now time.Time, name, defaultTopic string, clientQueue
 	return c, true, nil
 }
 
+// Make makes those of the given topics that are missing, all in one change or,
+// on an error, none, and leaves the others as they are. It is meant for topics
+// that the broker itself needs, so it makes system topics too. created tells the
+// caller that made one. Java: TopicConfigManager.createTopicInSendMessageBackMethod.
+//
+// Errors: *protocol.Error of code InvalidParameter for an illegal name; what the
+// save returned.
+func (t *Table) Make(now time.Time, configs ...protocol.TopicConfig) (created bool, err error) {
+	missing := false
+	for _, c := range configs {
+		if _, ok := t.Get(c.Name); ok {
+			continue
+		}
+		if err := checkName(c.Name); err != nil {
+			return false, err
+		}
+		missing = true
+	}
+	if !missing {
+		return false, nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.state.Load().clone()
+	var put []*topic
+	for _, c := range configs {
+		if s.find(c.Name) == nil {
+			put = append(put, s.put(c))
+		}
+	}
+	if len(put) == 0 {
+		return false, nil
+	}
+	if err := t.commitLocked(now, s, put...); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
 // commitLocked gives s a new version, saves it, and only then lets it be seen.
 func (t *Table) commitLocked(now time.Time, s *state, put ...*topic) error {
 	s.version = next(t.state.Load().version, now)

@@ -527,3 +527,24 @@ func BenchmarkPut(b *testing.B) {
 		require.NoError(b, err)
 	}
 }
+
+func TestMakeAddsWhatIsMissingAndChangesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "topics.json")
+	table := open(t, file(path))
+	created, err := table.Make(t0, config("%RETRY%g", 1), config("SCHEDULE_TOPIC_XXXX", 18))
+	require.NoError(t, err)
+	assert.True(t, created)
+	before := versionOf(table)
+	created, err = table.Make(t0, config("%RETRY%g", 5), config("SCHEDULE_TOPIC_XXXX", 18))
+	require.NoError(t, err)
+	assert.False(t, created)
+	assert.Equal(t, before, versionOf(table))
+	got, _ := open(t, file(path)).Get("%RETRY%g")
+	assert.Equal(t, config("%RETRY%g", 1), got)
+
+	created, err = table.Make(t0, config("fine", 1), config("not/fine", 1))
+	requireCode(t, protocol.InvalidParameter, err)
+	assert.False(t, created)
+	_, ok := table.Get("fine")
+	assert.False(t, ok, "all or none")
+}
