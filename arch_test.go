@@ -132,6 +132,7 @@ var goroutineOwners = map[string]string{
 	"internal/client/flight.go":   "a shared call outlives the caller that began it: the client's Close joins it",
 	"internal/client/brokers.go":  "one call per broker: joined before the function returns",
 	"store/append.go":             "a leader in place of callers that left: Close, Kill and Discard join it",
+	"internal/consume/locks.go":   "one request for locks per broker: joined before the function returns",
 	"internal/consume/offsets.go": "one commit per broker: joined before the function returns",
 	"internal/consume/run.go":     "all goroutines of an engine: its Close joins them",
 	"store/recover.go":            "readers of file headers: joined before the open goes on",

@@ -45,6 +45,19 @@ type ConsumerConfig struct {
 	// the consumer. ctx is cancelled by Close. The messages are the handler's.
 	Handler func(ctx context.Context, msgs []*MessageExt) error
 
+	// Orderly hands out the messages of each queue in the order of their offsets,
+	// one Handler call per queue at a time, on up to Concurrency goroutines over
+	// all queues (MessageListenerOrderly). Messages with the same ShardingKey are
+	// in one queue.
+	//
+	// What fails stays in place: the same messages come again, first, after
+	// Timings.OrderlySuspend, as often as it takes, and the later ones of the
+	// queue wait. Done(n, err) consumes the first n and keeps the rest. In a
+	// clustering group the queue is locked at its broker (see Timings.LockExpire),
+	// so that no other member handles it meanwhile: a handler may overlap with
+	// that of another member only if it runs already when its broker is lost.
+	Orderly bool
+
 	From     ConsumeFrom        // where a group without a committed offset starts (consumeFromWhere, consumeTimestamp)
 	Strategy rebalance.Strategy // nil = rebalance.Averagely (allocateMessageQueueStrategy)
 
@@ -171,6 +184,8 @@ func (c *Consumer) Start(ctx context.Context) error {
 			MaxCachedBytes: c.cfg.MaxCachedBytes, MaxCachedTotal: c.cfg.MaxCachedTotal, MaxSpan: c.cfg.MaxSpan,
 			CloseTimeout: c.cfg.CloseTimeout,
 			Rebalance:    c.cfg.Timings.Rebalance, RebalanceRetry: c.cfg.Timings.RebalanceRetry, RouteRetry: c.cfg.Timings.RouteRetry,
+			LockRenew: c.cfg.Timings.LockRenew, LockClientLife: c.cfg.Timings.LockClientLife, OrderlySuspend: c.cfg.Timings.OrderlySuspend,
+			Orderly:       c.cfg.Orderly,
 			OffsetPersist: c.cfg.Timings.OffsetPersist, PullSuspend: c.cfg.Timings.PullSuspend, PullErrorDelay: c.cfg.Timings.PullErrorDelay,
 			DelayLevels: c.cfg.Timings.DelayLevels, Logger: c.log,
 			OnRebalanced: func(r consume.Rebalanced) {

@@ -9,11 +9,12 @@ import (
 // Fast returns the timings that Run uses in real time: what tests wait for
 // happens within a fraction of a second. Rebalance 200 ms and its retry 20 ms,
 // routes 100 ms, registration and heartbeats 300 ms, offsets 50 ms, repeated
-// pulls 100 ms, delay levels and the scans for silent nodes at 1/100.
+// pulls 100 ms, locks of orderly consumers 200 ms, their failed messages 20 ms,
+// delay levels and the scans for silent nodes at 1/100.
 //
 // What decides that somebody is dead keeps its default, because official
 // clients rely on it and a slow test machine is not a crash: brokers and
-// clients expire after 120 s, a pull is held for 15 s.
+// clients expire after 120 s, locks after 60 s, a pull is held for 15 s.
 //
 // The result is the caller's.
 func Fast() pocketmq.Timings {
@@ -29,6 +30,8 @@ func Fast() pocketmq.Timings {
 	t.RebalanceRetry = 20 * time.Millisecond
 	t.OffsetPersist = 50 * time.Millisecond
 	t.PullErrorDelay = 100 * time.Millisecond
+	t.LockRenew = 200 * time.Millisecond
+	t.OrderlySuspend = 20 * time.Millisecond
 	for i := range t.DelayLevels {
 		t.DelayLevels[i] /= 100
 	}

@@ -24,6 +24,13 @@ func (c *Client) Broker(ctx context.Context, addr string) (protocol.BrokerConn, 
 	return c.brokers.get(ctx, addr)
 }
 
+// Current reports whether conn is the session with addr still and is not known
+// to be over. It takes no lock and does not block.
+func (c *Client) Current(addr string, conn protocol.BrokerConn) bool {
+	held, ok := c.brokers.conns.get(addr)
+	return ok && held == conn && alive(held)
+}
+
 // Lost gives up conn after an error that no server answered: it is closed,
 // and dialled anew on the next use if it is still the session with addr. A nil
 // conn is ignored.

@@ -62,12 +62,18 @@ func (p *pool[C]) held(addr string) (C, bool) {
 	if !ok {
 		return conn, false
 	}
-	if a, is := any(conn).(interface{ Alive() bool }); is && !a.Alive() {
+	if !alive(conn) {
 		p.drop(addr, conn)
 		var none C
 		return none, false
 	}
 	return conn, true
+}
+
+// alive is false for a session that knows that it is over.
+func alive(conn any) bool {
+	a, tells := conn.(interface{ Alive() bool })
+	return !tells || a.Alive()
 }
 
 // keep adds a session. It is false after close; the caller then closes it.

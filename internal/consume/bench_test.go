@@ -49,6 +49,7 @@ func (s *endless) Cached(string) *client.Route {
 }
 func (s *endless) MasterAddr(string) (string, bool)                            { return "a", true }
 func (s *endless) Broker(context.Context, string) (protocol.BrokerConn, error) { return s, nil }
+func (s *endless) Current(string, protocol.BrokerConn) bool                    { return true }
 func (s *endless) HeartbeatAll(context.Context) error                          { return nil }
 func (s *endless) HeartbeatTo(context.Context, string) error                   { return nil }
 func (s *endless) Unregister(context.Context, string, string)                  {}

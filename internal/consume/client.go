@@ -31,6 +31,9 @@ type Client interface {
 	AnyAddr(broker string) (addr string, id int64, ok bool)
 	// Broker returns the connection to addr, dialling if there is none.
 	Broker(ctx context.Context, addr string) (protocol.BrokerConn, error)
+	// Current reports whether conn is the connection to addr still, and not known
+	// to be over. It takes no lock and does not block.
+	Current(addr string, conn protocol.BrokerConn) bool
 	// Lost gives up a connection that failed.
 	Lost(addr string, conn protocol.BrokerConn)
 

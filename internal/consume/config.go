@@ -37,6 +37,11 @@ type Config struct {
 	FromTime time.Time            // with ConsumeFromTime; brokers look at whole milliseconds
 	Strategy rebalance.Strategy   // shares queues among members; called by one goroutine at a time
 
+	// Orderly calls one handler per queue at a time, with messages in the order
+	// of their offsets. A failed call is repeated, the same messages first, and
+	// the queue waits. In a clustering group each queue is locked at its broker.
+	Orderly bool
+
 	Concurrency   int // workers; at least 1. Java: consumeThreadMax
 	BatchSize     int // messages per handler call; at least 1. Java: consumeMessageBatchMaxSize
 	PullBatchSize int // messages per pull; at least 1. Java: pullBatchSize
@@ -48,7 +53,7 @@ type Config struct {
 	MaxCached      int   // unfinished messages per queue. Java: pullThresholdForQueue
 	MaxCachedBytes int64 // per queue. Java: pullThresholdSizeForQueue
 	MaxCachedTotal int64 // bytes of all queues
-	MaxSpan        int64 // highest received - lowest unfinished offset. Java: consumeConcurrentlyMaxSpan
+	MaxSpan        int64 // highest received - lowest unfinished offset; not of an orderly engine. Java: consumeConcurrentlyMaxSpan
 
 	CloseTimeout time.Duration // how long Close waits for cancelled handlers
 
@@ -58,6 +63,11 @@ type Config struct {
 	OffsetPersist  time.Duration // between two commits
 	PullSuspend    time.Duration // how long a broker may hold a pull
 	PullErrorDelay time.Duration // after a failed pull
+
+	// Of an orderly engine.
+	LockRenew      time.Duration // between two renewals of all locks
+	LockClientLife time.Duration // no handler starts on a lock older than this
+	OrderlySuspend time.Duration // before a failed message is handed out again
 
 	// DelayLevels are the delays of levels 1, 2 and so on, at least one. A
 	// message that failed for the n-th time is delivered again after level

@@ -132,8 +132,9 @@ func (r *run) commitLoop() {
 		}
 		r.mu.Lock()
 		var queues []*heldQueue
+		now := time.Now()
 		for _, h := range r.held {
-			if h.pq.commit() != h.committed {
+			if h.pq.commit() != h.committed && r.ownsLocked(h, now) {
 				queues = append(queues, h)
 			}
 		}
@@ -361,6 +362,9 @@ func (r *run) commit(ctx context.Context, h *heldQueue) error {
 	known := offset == h.committed
 	r.mu.Unlock()
 	if !known {
+		if !r.owns(h) { // another member may have it: its offset must not be replaced
+			return fmt.Errorf("%v: no offset is committed: %w", h.queue, errNotLocked)
+		}
 		err := r.call(ctx, h.queue.BrokerName, offsetTimeout, func(ctx context.Context, conn protocol.BrokerConn) error {
 			_, err := conn.UpdateConsumerOffset(ctx, r.commitRequest(h.queue, offset))
 			return err

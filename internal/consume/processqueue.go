@@ -14,7 +14,8 @@ package consume
 // Invariants:
 //   - head <= cursor <= tail; slots[head] is unfinished unless head == tail.
 //   - Offsets ascend with the sequence number and all lie below end.
-//   - From cursor on every entry is ready and has never been taken.
+//   - From cursor on every entry is ready and has never been taken, or back put
+//     it there: ready again, or done.
 //   - again lists exactly the ready entries below cursor.
 //   - count and bytes are those of the entries that are not done.
 type processQueue struct {
@@ -95,9 +96,11 @@ func (p *processQueue) take(dst []taken, n int) []taken {
 		dst = p.takeAt(dst, p.again[0])
 		p.again = p.again[1:]
 	}
-	for ; n > 0 && p.cursor < p.tail; n-- {
-		dst = p.takeAt(dst, p.cursor)
-		p.cursor++
+	for ; n > 0 && p.cursor < p.tail; p.cursor++ {
+		if p.at(p.cursor).state == slotReady {
+			dst = p.takeAt(dst, p.cursor)
+			n--
+		}
 	}
 	return dst
 }
@@ -122,7 +125,30 @@ func (p *processQueue) ack(seq uint64) (freed int64, ok bool) {
 	for p.head < p.tail && p.at(p.head).state == slotDone {
 		p.head++
 	}
+	p.cursor = max(p.cursor, p.head)
 	return freed, true
+}
+
+// back puts all taken messages back in place: they are taken next, in order. For
+// queues of which one handler at a time has messages, and none is delayed.
+func (p *processQueue) back() {
+	for s := p.head; s < p.cursor; s++ {
+		if p.at(s).state == slotTaken {
+			p.at(s).state = slotReady
+		}
+	}
+	p.cursor = p.head
+}
+
+// failed counts a failed delivery of a taken message, which stays taken. It
+// returns the failed deliveries so far; false as ack.
+func (p *processQueue) failed(seq uint64) (attempts int, ok bool) {
+	s := p.takenAt(seq)
+	if s == nil {
+		return 0, false
+	}
+	s.attempts++
+	return int(s.attempts), true
 }
 
 // fail marks a taken message as failed; it waits for due. data replaces the

@@ -36,10 +36,14 @@ func (r *run) awaitRoom(ctx context.Context, h *heldQueue) bool {
 	for {
 		r.mu.Lock()
 		h.waiting = true
-		room := r.lookForRoomLocked(h)
+		owned := r.ownsLocked(h, time.Now())
+		room := owned && r.lookForRoomLocked(h)
 		r.mu.Unlock()
 		if room {
 			return ctx.Err() == nil
+		}
+		if !owned {
+			signal(r.unlocked)
 		}
 		select {
 		case <-h.room:
@@ -54,7 +58,7 @@ func (r *run) hasRoomLocked(h *heldQueue) bool {
 	cfg, p := r.cfg, &h.pq
 	return p.count+min(cfg.PullBatchSize, cfg.MaxCached) <= cfg.MaxCached &&
 		p.bytes < cfg.MaxCachedBytes &&
-		p.span() <= cfg.MaxSpan &&
+		(cfg.Orderly || p.span() <= cfg.MaxSpan) &&
 		r.cached < cfg.MaxCachedTotal
 }
 
@@ -112,9 +116,10 @@ func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 
 	r.mu.Lock()
 	offset, commit := h.pq.end, h.pq.commit()
+	owned := r.ownsLocked(h, time.Now())
 	r.mu.Unlock()
 	begun := time.Now()
-	carries := commit > 0 && id == protocol.MasterID // a slave takes no commits
+	carries := commit > 0 && id == protocol.MasterID && owned // a slave takes no commits
 	resp, err := conn.PullMessage(callCtx, &protocol.PullMessageRequest{
 		Group:          r.cfg.Group,
 		Topic:          h.queue.Topic,
@@ -163,7 +168,7 @@ func (r *run) pulled(ctx context.Context, h *heldQueue, resp *protocol.PullMessa
 	r.counters.Received += int64(n)
 	moved := h.pq.end > offset
 	if n > 0 {
-		r.readyLocked(h)
+		r.nextLocked(h)
 	}
 	r.mu.Unlock()
 	if !moved && held < r.cfg.PullSuspend/2 {

@@ -52,6 +52,7 @@ func (r *run) trigger(why reasons) {
 // outcome tells what a round left undone.
 type outcome struct {
 	missing bool  // some topic has no route
+	refused bool  // some queue is locked by another member still
 	err     error // what failed; nil = settled
 }
 
@@ -60,6 +61,8 @@ type round struct {
 	names   error               // no name server answered: none is asked again in this round
 	down    map[string]error    // broker groups that did not answer: not asked again in this round
 	members map[string][]string // by the broker group that listed them
+	start   bool                // Start runs
+	refused bool                // another member has the lock of a queue that is ours now
 }
 
 // join registers with the brokers and takes this member's share of every topic
@@ -178,9 +181,9 @@ func (r *run) rebalanceLoop(last outcome) {
 // again.
 func (r *run) retryAfter(out outcome) (wait time.Duration, any bool) {
 	switch {
-	case out.err != nil && out.missing:
+	case (out.err != nil || out.refused) && out.missing:
 		return min(r.cfg.RebalanceRetry, r.cfg.RouteRetry), true
-	case out.err != nil:
+	case out.err != nil || out.refused:
 		return r.cfg.RebalanceRetry, true
 	case out.missing:
 		return r.cfg.RouteRetry, true
@@ -206,9 +209,10 @@ func (r *run) report(topic string, before []message.Queue, why reasons) {
 
 // round rebalances every topic once. start is set while Start runs.
 func (r *run) round(ctx context.Context, start bool) outcome {
-	rd := &round{down: make(map[string]error), members: make(map[string][]string)}
+	rd := &round{start: start, down: make(map[string]error), members: make(map[string][]string)}
 	var out outcome
 	var errs []error
+	r.release(ctx)
 	for _, sub := range r.subs.all() {
 		topic := sub.topic
 		route, err := r.route(ctx, topic, false, rd.names)
@@ -239,7 +243,7 @@ func (r *run) round(ctx context.Context, start bool) outcome {
 			break
 		}
 	}
-	out.err = joined(errs)
+	out.err, out.refused = joined(errs), rd.refused
 	return out
 }
 
@@ -421,15 +425,27 @@ func (r *run) take(ctx context.Context, rd *round, q message.Queue, sub subscrip
 	}
 
 	err := r.greet(ctx, q.BrokerName)
-	var start, committed int64
+	var lock queueLock
 	if err == nil {
+		lock, err = r.acquire(ctx, q)
+	}
+	refused := errors.Is(err, errLockHeld)
+	var start, committed int64
+	if err == nil || refused && rd.start {
+		// Also without the lock: what is sent after Start is not skipped.
 		start, committed, err = r.startOffset(ctx, q, sub)
 	}
-	if err != nil {
+	if err != nil && !refused {
 		if !answered(err) {
 			rd.down[q.BrokerName] = err
 		}
+		r.disown(ctx, q, lock)
 		return err
+	}
+	if refused {
+		rd.refused = true
+		r.log.Debug("queue not taken, another member has its lock", "queue", q, "delay", r.cfg.RebalanceRetry)
+		return nil
 	}
 	h := &heldQueue{
 		queue:      q,
@@ -440,13 +456,18 @@ func (r *run) take(ctx context.Context, rd *round, q message.Queue, sub subscrip
 		committing: make(chan struct{}, 1),
 		pq:         newProcessQueue(start),
 		committed:  committed,
+		lock:       lock,
 	}
 	r.mu.Lock()
-	pulling := r.active && !r.halted
-	if !r.halted {
+	halted := r.halted
+	pulling := r.active && !halted
+	if !halted {
 		r.held[q] = h
 	}
 	r.mu.Unlock()
+	if halted {
+		r.disown(r.base, q, lock)
+	}
 	if pulling {
 		r.startPull(h)
 	}
@@ -464,14 +485,18 @@ func (r *run) drop(queues []message.Queue) {
 			continue
 		}
 		delete(r.held, q)
-		r.cached -= h.pq.drop()
-		r.retries.forget(h)
 		delete(r.full, h)
 		r.leaving[h] = true
+		dropped = append(dropped, h)
+		if h.running > 0 && r.locking {
+			r.revokeLocked(h)
+			continue
+		}
+		r.cached -= h.pq.drop()
+		r.retries.forget(h)
 		if h.running > 0 {
 			r.draining[q] = h
 		}
-		dropped = append(dropped, h)
 	}
 	wake := r.totalRoomLocked(nil)
 	r.mu.Unlock()
@@ -487,15 +512,7 @@ func (r *run) drop(queues []message.Queue) {
 			<-h.stopped
 		}
 	}
-	failed := r.commitAll(r.ctx, dropped)
-	if r.ctx.Err() == nil { // otherwise the run halts, and leave commits
-		r.warn(failed)
-		r.mu.Lock()
-		for _, h := range dropped {
-			delete(r.leaving, h)
-		}
-		r.mu.Unlock()
-	}
+	r.letGo(r.ctx, slices.DeleteFunc(dropped, func(h *heldQueue) bool { return h.revoked }))
 }
 
 // greet registers with a broker group that has not had a heartbeat yet, such as

@@ -10,7 +10,7 @@ import (
 type retry struct {
 	due time.Time
 	h   *heldQueue
-	seq uint64
+	seq uint64 // of no meaning for an orderly queue, which waits as a whole
 }
 
 // retryHeap orders retries by due time. Used through container/heap.
@@ -30,6 +30,7 @@ func (a *retryHeap) Pop() any {
 
 // forget removes the retries of one queue.
 func (a *retryHeap) forget(h *heldQueue) {
+	h.suspended = false
 	n := len(*a)
 	*a = slices.DeleteFunc(*a, func(x retry) bool { return x.h == h })
 	if len(*a) != n {
@@ -65,7 +66,10 @@ func (r *run) releaseDue(now time.Time) (wait time.Duration, any bool) {
 			return next.Sub(now), true
 		}
 		x := heap.Pop(&r.retries).(retry)
-		if x.h.pq.due(x.seq) {
+		if x.h.suspended { // orderly: the whole queue waited
+			x.h.suspended = false
+			r.nextLocked(x.h)
+		} else if x.h.pq.due(x.seq) {
 			r.readyLocked(x.h)
 		}
 	}

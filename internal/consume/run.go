@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -31,8 +32,14 @@ type run struct {
 
 	poke   chan struct{} // one slot: reasons is not empty
 	sooner chan struct{} // one slot: the redelivery loop has to look at its heap
-	quiet  chan struct{} // closed when no goroutine of the run is left
-	work   *sync.Cond    // on mu: workers wait for ready messages, or for halt
+
+	locking  bool            // orderly in a group: queues are locked at their brokers
+	unlocked chan struct{}   // one slot: a queue has no lock that counts
+	lockTurn chan struct{}   // one slot, held during requests about locks
+	lockCtx  context.Context // of the lock loop: it ends with the last handler, or with leave
+	endLocks context.CancelFunc
+	quiet    chan struct{} // closed when no goroutine of the run is left
+	work     *sync.Cond    // on mu: workers wait for ready messages, or for halt
 
 	// Only the goroutine that rebalances uses these: Start's, then the loop's.
 	first   map[string]map[message.Queue]bool // the queues of each topic for which From counts
@@ -80,6 +87,10 @@ type heldQueue struct {
 	waiting   bool       // the pull loop waits for room
 	running   int        // handler calls
 	wanted    bool       // refused while draining: rebalance when drained
+	lock      queueLock  // orderly in a group
+	refused   bool       // the broker gives the lock to another member; reported
+	suspended bool       // orderly: failed messages wait in place, the redelivery loop wakes them
+	revoked   bool       // orderly: dropped while its handler runs, whose result counts
 	listed    bool       // in run.ready
 	next      *heldQueue // in run.ready
 }
@@ -92,6 +103,9 @@ func newRun(cfg *Config, subs *subscriptions, base context.Context) *run {
 		base:     base,
 		poke:     make(chan struct{}, 1),
 		sooner:   make(chan struct{}, 1),
+		locking:  cfg.Orderly && cfg.Model == protocol.Clustering,
+		unlocked: make(chan struct{}, 1),
+		lockTurn: make(chan struct{}, 1),
 		quiet:    make(chan struct{}),
 		first:    make(map[string]map[message.Queue]bool),
 		greeted:  make(map[string]bool),
@@ -105,6 +119,7 @@ func newRun(cfg *Config, subs *subscriptions, base context.Context) *run {
 	}
 	r.work = sync.NewCond(&r.mu)
 	r.ctx, r.cancel = context.WithCancel(base)
+	r.lockCtx, r.endLocks = context.WithCancel(base)
 	r.handlerCtx, r.cancelHandlers = context.WithCancelCause(base)
 	return r
 }
@@ -127,6 +142,9 @@ func (r *run) activate(joined outcome) {
 	}
 	r.spawn(r.redeliver)
 	r.spawn(r.commitLoop)
+	if r.locking {
+		r.spawn(r.lockLoop)
+	}
 	for _, h := range queues {
 		r.startPull(h)
 	}
@@ -149,8 +167,12 @@ func (r *run) gone() {
 	r.mu.Lock()
 	r.goroutines--
 	last := r.halted && r.goroutines == 0
+	idle := r.halted && r.counters.Running == 0
 	ended := r.ended
 	r.mu.Unlock()
+	if idle {
+		r.endLocks()
+	}
 	for _, c := range ended {
 		signal(c)
 	}
@@ -196,8 +218,10 @@ func (r *run) halt() {
 func (r *run) abandon() {
 	r.cancel()
 	r.cancelHandlers(protocol.ErrClosed)
+	r.endLocks()
 	ctx, cancel := context.WithTimeout(r.base, startLeaveTimeout)
 	defer cancel()
+	r.unlock(ctx, slices.Collect(maps.Keys(r.held)), false)
 	r.farewell(ctx)
 }
 
@@ -206,15 +230,23 @@ func (r *run) abandon() {
 // handlers that still run return does not count any more. It returns the commits
 // that failed.
 func (r *run) leave(ctx context.Context) []unstored {
+	r.endLocks()
 	r.mu.Lock()
 	queues := make([]*heldQueue, 0, len(r.held)+len(r.leaving))
+	var free []message.Queue // no handler runs: they may be unlocked
 	for h := range r.leaving {
+		r.cached -= h.pq.drop()
 		queues = append(queues, h)
 	}
 	for q, h := range r.held {
 		r.cached -= h.pq.drop()
 		delete(r.held, q)
 		queues = append(queues, h)
+	}
+	for _, h := range queues {
+		if h.running == 0 {
+			free = append(free, h.queue)
+		}
 	}
 	r.retries = nil
 	r.mu.Unlock()
@@ -224,7 +256,9 @@ func (r *run) leave(ctx context.Context) []unstored {
 		ctx, cancel = context.WithTimeout(ctx, leaveTimeout)
 		defer cancel()
 	}
+	r.regain(ctx, queues)
 	failed := r.commitAll(ctx, queues)
+	r.unlock(ctx, free, false)
 	r.farewell(ctx)
 	return failed
 }

@@ -71,8 +71,9 @@ type worker struct {
 	inHandler bool
 
 	// What releaseLocked found to do once the lock is released.
-	wake []*heldQueue // pull loops that have room again
-	poke bool         // the rebalance loop has to take a drained queue
+	wake     []*heldQueue // pull loops that have room again
+	poke     bool         // the rebalance loop has to take a drained queue, or to release a revoked one
+	unlocked bool         // the lock loop has to lock a queue
 }
 
 // consume is the loop of one worker. It ends after halt.
@@ -113,8 +114,11 @@ func (w *worker) next() bool {
 			return false
 		}
 		if h := r.ready.pop(); h != nil {
+			if r.cfg.Orderly && (!r.claimableLocked(h) || !w.ownsLocked(h)) {
+				continue
+			}
 			w.claimed = h.pq.take(w.claimed[:0], r.cfg.BatchSize)
-			if h.pq.ready() > 0 {
+			if !r.cfg.Orderly && h.pq.ready() > 0 {
 				r.ready.push(h)
 			}
 			if len(w.claimed) == 0 { // dropped or reset meanwhile
@@ -128,7 +132,7 @@ func (w *worker) next() bool {
 			w.wakeLoops()
 			return true
 		}
-		if len(w.wake) > 0 || w.poke {
+		if len(w.wake) > 0 || w.poke || w.unlocked {
 			r.mu.Unlock()
 			w.wakeLoops()
 			r.mu.Lock()
@@ -156,6 +160,21 @@ func (w *worker) releaseLocked() {
 			w.poke = true
 		}
 	}
+	if h.revoked {
+		r.reasons |= retried
+		w.poke = true
+	} else if r.cfg.Orderly {
+		r.nextLocked(h)
+	}
+}
+
+// ownsLocked is run.ownsLocked; a lock that is missing is asked for.
+func (w *worker) ownsLocked(h *heldQueue) bool {
+	if w.r.ownsLocked(h, time.Now()) {
+		return true
+	}
+	w.unlocked = true
+	return false
 }
 
 // wakeLoops does what releaseLocked noted. Not under the lock.
@@ -168,6 +187,10 @@ func (w *worker) wakeLoops() {
 	if w.poke {
 		w.poke = false
 		signal(w.r.poke)
+	}
+	if w.unlocked {
+		w.unlocked = false
+		signal(w.r.unlocked)
 	}
 }
 
@@ -246,6 +269,10 @@ func (w *worker) call(msgs []*message.Ext) (err error) {
 func (w *worker) fail(err error) {
 	r := w.r
 	w.inHandler = false
+	if r.cfg.Orderly {
+		w.failInOrder(err)
+		return
+	}
 	cancelled := r.handlerCtx.Err() != nil
 	// The record leaves the batch it was pulled with: a message that waits for
 	// hours must not keep the memory of its neighbours.

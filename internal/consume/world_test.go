@@ -50,12 +50,19 @@ type fakeBroker struct {
 	queues  map[message.Queue]*fakeQueue
 	commits map[message.Queue]int64 // of testGroup
 	members map[string]bool         // of testGroup
+	locks   map[message.Queue]lock  // of testGroup
 	epoch   int                     // of its connections
 	changed chan struct{}           // closed when something changed
 	pulls   []pullSeen
 	updates []update
 	answer  func(*protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) // nil: not overridden
 	calls   map[string]int
+}
+
+// lock is the lock of one queue: no lock is older than a minute.
+type lock struct {
+	client string
+	at     time.Time
 }
 
 type fakeQueue struct {
@@ -87,7 +94,7 @@ func (w *world) addBroker(name string) *fakeBroker {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b := &fakeBroker{w: w, name: name, queues: make(map[message.Queue]*fakeQueue), commits: make(map[message.Queue]int64),
-		members: make(map[string]bool), changed: make(chan struct{}), calls: make(map[string]int)}
+		members: make(map[string]bool), locks: make(map[message.Queue]lock), changed: make(chan struct{}), calls: make(map[string]int)}
 	w.brokers[name] = b
 	return b
 }
@@ -338,6 +345,13 @@ func (c *fakeClient) Broker(ctx context.Context, addr string) (protocol.BrokerCo
 	return &fakeConn{b: b, c: c, epoch: b.epoch}, nil
 }
 
+func (c *fakeClient) Current(addr string, conn protocol.BrokerConn) bool {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	b := c.w.brokers[addr]
+	return b != nil && !b.down && conn.(*fakeConn).epoch == b.epoch
+}
+
 func (c *fakeClient) Lost(string, protocol.BrokerConn) { c.lost.Add(1) }
 
 func (c *fakeClient) HeartbeatAll(ctx context.Context) error {
@@ -499,6 +513,36 @@ func (f *fakeConn) GetMinOffset(ctx context.Context, r *protocol.GetMinOffsetReq
 	return &protocol.GetMinOffsetResponse{Offset: k.min}, nil
 }
 
+func (f *fakeConn) LockQueues(ctx context.Context, r *protocol.LockQueuesRequest) (*protocol.LockQueuesResponse, error) {
+	if err := f.enter(ctx, "LockQueues"); err != nil {
+		return nil, err
+	}
+	defer f.b.w.mu.Unlock()
+	resp := new(protocol.LockQueuesResponse)
+	for _, q := range r.Queues {
+		held, ok := f.b.locks[q]
+		if ok && held.client != r.ClientID && time.Since(held.at) <= time.Minute {
+			continue
+		}
+		f.b.locks[q] = lock{r.ClientID, time.Now()}
+		resp.Locked = append(resp.Locked, q)
+	}
+	return resp, nil
+}
+
+func (f *fakeConn) UnlockQueues(ctx context.Context, r *protocol.UnlockQueuesRequest) (*protocol.UnlockQueuesResponse, error) {
+	if err := f.enter(ctx, "UnlockQueues"); err != nil {
+		return nil, err
+	}
+	defer f.b.w.mu.Unlock()
+	for _, q := range r.Queues {
+		if f.b.locks[q].client == r.ClientID {
+			delete(f.b.locks, q)
+		}
+	}
+	return &protocol.UnlockQueuesResponse{}, nil
+}
+
 func (f *fakeConn) PullMessage(ctx context.Context, r *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
 	if err := f.enter(ctx, "PullMessage"); err != nil {
 		return nil, err
@@ -648,6 +692,7 @@ func (w *world) member(id string, in *inbox, edit func(*Config)) (*Engine, *fake
 		CloseTimeout: 10 * time.Second,
 		Rebalance:    20 * time.Second, RebalanceRetry: time.Second, RouteRetry: time.Second,
 		OffsetPersist: 5 * time.Second, PullSuspend: 15 * time.Second, PullErrorDelay: 3 * time.Second,
+		LockRenew: 20 * time.Second, LockClientLife: 30 * time.Second, OrderlySuspend: time.Second,
 		DelayLevels: []time.Duration{time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute},
 		Logger:      slog.New(slog.DiscardHandler),
 	}

@@ -1,0 +1,127 @@
+package consume
+
+import (
+	"container/heap"
+	"context"
+	"time"
+
+	"github.com/pocketmq/pocketmq/message"
+)
+
+// An orderly engine calls one handler per queue at a time, with the messages in
+// the order of their offsets. What failed stays in place: it is handed out again,
+// the same messages first, after OrderlySuspend, and the queue waits. Java:
+// ConsumeMessageOrderlyService.
+
+// claimableLocked reports whether a handler may be called with messages of h now.
+func (r *run) claimableLocked(h *heldQueue) bool {
+	return !r.cfg.Orderly || h.running == 0 && !h.suspended && !h.revoked
+}
+
+// nextLocked notes that h may have messages for a handler.
+func (r *run) nextLocked(h *heldQueue) {
+	if h.pq.ready() > 0 && r.claimableLocked(h) {
+		r.readyLocked(h)
+	}
+}
+
+// suspendLocked puts everything that a handler has of h back in place, for
+// OrderlySuspend. It reports whether the redelivery loop has to be told.
+func (r *run) suspendLocked(h *heldQueue, now time.Time) (sooner bool) {
+	h.pq.back()
+	if h.revoked || h.pq.gone {
+		return false
+	}
+	h.suspended = true
+	due := now.Add(r.cfg.OrderlySuspend)
+	sooner = len(r.retries) == 0 || due.Before(r.retries[0].due)
+	heap.Push(&r.retries, retry{due: due, h: h})
+	return sooner
+}
+
+// revokeLocked takes an orderly queue whose handler runs from this member: no
+// other handler starts, and what the handler finishes counts still. release does
+// the rest when it has returned.
+func (r *run) revokeLocked(h *heldQueue) {
+	h.revoked = true
+	r.draining[h.queue] = h
+}
+
+// release lets go of revoked queues whose handler has returned: the offset is
+// committed, then the lock given back, and the next member goes on where this
+// one ended. Java: RebalancePushImpl.removeUnnecessaryMessageQueue, which tries
+// every RebalanceRetry whether the handler has returned; here that asks for a
+// round.
+func (r *run) release(ctx context.Context) {
+	if !r.locking {
+		return
+	}
+	var queues []*heldQueue
+	r.mu.Lock()
+	for h := range r.leaving {
+		if h.revoked && h.running == 0 {
+			r.cached -= h.pq.drop()
+			queues = append(queues, h)
+		}
+	}
+	r.mu.Unlock()
+	if len(queues) > 0 {
+		r.letGo(ctx, queues)
+	}
+}
+
+// letGo commits the offsets of dropped queues, then unlocks them.
+func (r *run) letGo(ctx context.Context, queues []*heldQueue) {
+	r.regain(ctx, queues)
+	failed := r.commitAll(ctx, queues)
+	if ctx.Err() != nil { // the run halts, and leave does it
+		return
+	}
+	r.warn(failed)
+	r.unlock(ctx, namesOf(queues), true)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range queues {
+		h.lock = queueLock{}
+		delete(r.leaving, h)
+		if h.revoked && r.draining[h.queue] == h {
+			delete(r.draining, h.queue)
+		}
+	}
+}
+
+// namesOf returns the queues that are held.
+func namesOf(queues []*heldQueue) []message.Queue {
+	list := make([]message.Queue, len(queues))
+	for i, h := range queues {
+		list[i] = h.queue
+	}
+	return list
+}
+
+// failInOrder settles a claim of an orderly queue whose handler failed: the
+// messages stay where they are. After the handlers' context was cancelled they
+// just stay unfinished, for the group.
+func (w *worker) failInOrder(err error) {
+	r, queue := w.r, w.h.queue
+	cancelled := r.handlerCtx.Err() != nil
+	first, n := w.claimed[0], len(w.claimed)
+	sooner := false
+	r.mu.Lock()
+	if !cancelled {
+		r.counters.Failed += int64(n)
+		for _, t := range w.claimed {
+			w.h.pq.failed(t.seq)
+		}
+		sooner = r.suspendLocked(w.h, time.Now())
+	}
+	w.releaseLocked()
+	r.mu.Unlock()
+	w.wakeLoops()
+	if sooner {
+		signal(r.sooner)
+	}
+	if !cancelled {
+		r.log.Warn("messages failed and are delivered again, their queue waits", "queue", queue, "offset", first.offset, "messages", n, "failures", first.attempts+1, "delay", r.cfg.OrderlySuspend, "error", err)
+	}
+}
