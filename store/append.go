@@ -125,7 +125,11 @@ func (s *Store) Append(ctx context.Context, b *Batch, opt AppendOptions) (Append
 		b.recycle()
 		return Appended{}, err
 	}
-	wait := s.cfg.SyncFlush && !opt.NoWait && !s.cfg.Throwaway
+	return s.append(ctx, b, s.cfg.SyncFlush && !opt.NoWait && !s.cfg.Throwaway)
+}
+
+// append is Append; wait means until the batch is synced.
+func (s *Store) append(ctx context.Context, b *Batch, wait bool) (Appended, error) {
 	millis := nowMillis()
 	q := s.queues.get(QueueID{b.topic, int(b.queueID)})
 
@@ -209,13 +213,18 @@ func soon(c <-chan struct{}) bool {
 // assignLocked gives the batch its place in the log and in its queue; q is nil
 // when that was not known before.
 func (s *Store) assignLocked(b *Batch, q *queue, millis int64) Appended {
-	if q == nil {
+	s.mu.storeTime = max(s.mu.storeTime, millis)
+	b.position, b.storeTime = s.mu.next, s.mu.storeTime
+	s.mu.next += int64(len(b.records))
+	if b.drop {
+		s.dropLocked(b.topic, b.position)
+		return Appended{Position: b.position, StoreTime: time.UnixMilli(b.storeTime)}
+	}
+	if q == nil || q.dropped {
 		q = s.queues.make(b.topic, int(b.queueID))
 	}
-	s.mu.storeTime = max(s.mu.storeTime, millis)
-	b.queue, b.offset, b.position, b.storeTime = q, q.next, s.mu.next, s.mu.storeTime
+	b.queue, b.offset = q, q.next
 	q.next += int64(len(b.records) - b.silent)
-	s.mu.next += int64(len(b.records))
 	result := Appended{QueueOffset: b.offset, Position: b.position, StoreTime: time.UnixMilli(b.storeTime)}
 	if b.records[0].silent {
 		result.QueueOffset = 0
@@ -472,7 +481,11 @@ func (s *Store) write(g *group) error {
 				queueOffset = offset
 				offset++
 			}
-			message.PatchRecord(b.buf[r.at:r.at+r.size], queueOffset, position, b.storeTime)
+			if b.drop {
+				patchDrop(b.buf[r.at:r.at+r.size], position, b.storeTime)
+			} else {
+				message.PatchRecord(b.buf[r.at:r.at+r.size], queueOffset, position, b.storeTime)
+			}
 			s.log.add(b.buf, r.at, r.size, position, synced)
 			position++
 		}
@@ -482,6 +495,9 @@ func (s *Store) write(g *group) error {
 	}
 	s.log.active.newest.Store(g.batches[len(g.batches)-1].storeTime)
 	for _, b := range g.batches {
+		if b.drop {
+			s.dropWritten(b.position)
+		}
 		if err := s.dispatchBatch(b); err != nil {
 			// The units are in memory and the records in the log: this group
 			// is good, but nothing may follow.

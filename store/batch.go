@@ -24,6 +24,7 @@ type Batch struct {
 	hashes  []uint32 // of the keys of all records
 	prefix  uint32   // topicHash of topic
 	silent  int      // records that get no queue offset
+	drop    bool     // its one record drops the topic
 
 	// Set by Append, under Store.mu.
 	queue     *queue
@@ -105,7 +106,7 @@ func (b *Batch) Bytes() int { return b.bytes }
 func (b *Batch) Reset() {
 	b.topic, b.queue = "", nil
 	b.buf, b.records, b.hashes = b.buf[:0], b.records[:0], b.hashes[:0]
-	b.bytes, b.silent = 0, 0
+	b.bytes, b.silent, b.drop = 0, 0, false
 }
 
 // recycle gives the memory to the next batch.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 
 	"github.com/pocketmq/pocketmq/message"
 )
@@ -21,6 +23,16 @@ type checker struct {
 	problems []error
 	queues   map[QueueID]*checkedQueue
 	keys     *indexWalk
+
+	past    map[QueueID]pastQueue // queues of topics that the log will drop
+	orphans map[string][]error    // by topic: problems, unless the log drops it
+	gone    int64                 // position of the last lost entry whose queue is not known
+}
+
+// pastQueue is how far a queue has been followed that is not in the table any
+// more.
+type pastQueue struct {
+	next, last int64 // offset that the next record must have; position of the last
 }
 
 // checkedQueue is how far a queue has been compared.
@@ -102,12 +114,18 @@ func (c *checker) record(e logEntry) error {
 	if err != nil {
 		return c.problem("position %d in %s: %v", e.position, e.file.path, err)
 	}
-	if !r.lost {
+	if !r.lost && !r.drop {
 		if err := message.View(e.record).CheckBody(); err != nil {
 			return c.problem("position %d in %s: %v", e.position, e.file.path, err)
 		}
 	}
-	if r.silent {
+	switch {
+	case r.drop:
+		return c.drop(r.key.Topic, e.position)
+	case r.silent:
+		if r.lost {
+			c.gone = e.position
+		}
 		return nil
 	}
 	if err := c.index(e, r); err != nil {
@@ -115,8 +133,14 @@ func (c *checker) record(e logEntry) error {
 	}
 	key, offset := r.key, r.offset
 	q := c.queues[key]
-	if q == nil {
-		return c.problem("position %d: topic %q queue %d is not in the queue table", e.position, key.Topic, key.ID)
+	if q == nil || q.view.first == 0 || e.position < q.view.first {
+		return c.pastRecord(e.position, r, q)
+	}
+	if past, ok := c.past[key]; ok && offset == 0 && past.last < c.gone {
+		// The entry between that dropped the topic is lost.
+		if err := c.drop(key.Topic, e.position); err != nil {
+			return err
+		}
 	}
 	if offset != q.next {
 		err := c.problem("position %d: topic %q queue %d: queue offset %d follows %d", e.position, key.Topic, key.ID, offset, q.next-1)
@@ -146,6 +170,54 @@ func (c *checker) record(e logEntry) error {
 	return nil
 }
 
+// pastRecord follows a queue that is not in the table, or begins there behind
+// the record. Nothing is wrong if the log drops its topic later on.
+func (c *checker) pastRecord(position int64, r slot, q *checkedQueue) error {
+	key := r.key
+	if c.past == nil {
+		c.past, c.orphans = make(map[QueueID]pastQueue), make(map[string][]error)
+	}
+	past, ok := c.past[key]
+	if ok && r.offset == 0 && past.last < c.gone {
+		if err := c.drop(key.Topic, position); err != nil {
+			return err
+		}
+		ok = false
+	}
+	c.past[key] = pastQueue{next: r.offset + 1, last: position}
+	if ok && r.offset != past.next {
+		return c.problem("position %d: topic %q queue %d: queue offset %d follows %d", position, key.Topic, key.ID, r.offset, past.next-1)
+	}
+	if len(c.orphans[key.Topic]) >= maxProblems {
+		return nil
+	}
+	err := fmt.Errorf("position %d: topic %q queue %d is not in the queue table", position, key.Topic, key.ID)
+	if q != nil {
+		err = fmt.Errorf("position %d: topic %q queue %d has no unit at offset %d; it holds %d up to %d",
+			position, key.Topic, key.ID, r.offset, q.view.min, q.view.max())
+	}
+	c.orphans[key.Topic] = append(c.orphans[key.Topic], err)
+	return nil
+}
+
+// drop takes note that the log drops a topic.
+func (c *checker) drop(topic string, position int64) error {
+	delete(c.orphans, topic)
+	for key := range c.past {
+		if key.Topic == topic {
+			delete(c.past, key)
+		}
+	}
+	for key, q := range c.queues {
+		if key.Topic == topic && q.view.first != 0 && q.view.first < position {
+			if err := c.problem("position %d: topic %q was deleted there, but its queue %d still holds the record at position %d", position, topic, key.ID, q.view.first); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // unit reads the unit of an offset and keeps those behind it.
 func (q *checkedQueue) unit(x *extents, offset int64) (unit, error) {
 	if i := offset - q.at; i < 0 || i >= int64(len(q.units)/unitSize) {
@@ -161,6 +233,15 @@ func (q *checkedQueue) unit(x *extents, offset int64) (unit, error) {
 // rest looks at the units behind those of the records: they must belong to
 // records behind the end of the check.
 func (c *checker) rest() {
+	if c.s.dropped.Load() <= c.end { // else the entry that drops them may lie behind the end
+		for _, topic := range slices.Sorted(maps.Keys(c.orphans)) {
+			for _, err := range c.orphans[topic] {
+				if c.problem("%w", err) != nil {
+					return
+				}
+			}
+		}
+	}
 	for key, q := range c.queues {
 		if q.bad || q.next >= q.view.max() {
 			continue

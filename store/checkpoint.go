@@ -35,7 +35,8 @@ type checkpoint struct {
 	index    indexState
 }
 
-// queueState is a queue in a checkpoint.
+// queueState is a queue in a checkpoint. Without a topic it only keeps the place of
+// one that was dropped.
 type queueState struct {
 	key    QueueID
 	base   int64
@@ -52,7 +53,7 @@ func (st *queueState) max() int64 {
 // starts are the queues of which the checkpoint holds no record.
 func (cp *checkpoint) starts() (list []queueStart) {
 	for i := range cp.queues {
-		if st := &cp.queues[i]; st.first == 0 {
+		if st := &cp.queues[i]; st.first == 0 && st.key.Topic != "" {
 			list = append(list, queueStart{key: st.key, next: st.max()})
 		}
 	}
@@ -340,6 +341,9 @@ func (s *Store) writeCheckpoint(clean bool) error {
 	queues := s.queues.all()
 	if s.stale.Load() {
 		cp.position, cp.index, queues = 0, indexState{}, nil
+	}
+	if cp.position > 0 && s.dropped.Load() > cp.position { // looked at behind the queues
+		return errDropUnsynced
 	}
 	err := s.replaceCheckpoint(func(f *os.File) error { return s.fillCheckpoint(f, &cp, queues) })
 	if cp.position > 0 && errors.Is(err, errQueueDamaged) {

@@ -19,6 +19,17 @@ func (s *Store) dispatch(q *queue, offset int64, u unit, first bool) error {
 	return err
 }
 
+// endsBefore reports whether the queue holds records, all of them before a
+// position.
+func (s *Store) endsBefore(q *queue, position int64) bool {
+	v := q.view()
+	if v.min == v.max() {
+		return v.max() > 0
+	}
+	units, err := v.units(&s.extents, v.max()-1)
+	return err == nil && unitAt(units, 0).position < position
+}
+
 // dispatchBatch dispatches the records of a batch just written. It goes on
 // after an error that left the unit readable.
 func (s *Store) dispatchBatch(b *Batch) error {
@@ -43,10 +54,24 @@ func (s *Store) dispatchBatch(b *Batch) error {
 // a lost one. It fails when the record contradicts its place or its queue.
 func (s *Store) dispatchRecord(e logEntry) error {
 	r, err := slotOf(e.file.path, e.position, e.record)
-	if err != nil || r.silent {
+	switch {
+	case err != nil:
 		return err
+	case r.drop:
+		s.replayDrop(r.key.Topic, e.position)
+		return nil
+	case r.silent:
+		if r.lost {
+			s.replayed.gone = e.position
+		}
+		return nil
 	}
 	q := s.queues.make(r.key.Topic, r.key.ID)
+	if r.offset == 0 && s.replayed.gone > 0 && s.endsBefore(q, s.replayed.gone) {
+		// The entry between that dropped the topic is lost.
+		s.replayDrop(r.key.Topic, s.replayed.gone)
+		q = s.queues.make(r.key.Topic, r.key.ID)
+	}
 	if err := s.dispatch(q, r.offset, r.unit, s.log.min() > 1); err != nil {
 		return err
 	}

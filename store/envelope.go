@@ -99,7 +99,7 @@ func plausible(b []byte) bool {
 		return false
 	}
 	switch binary.BigEndian.Uint32(b[4:]) {
-	case magicV1, magicV2, magicHeader, magicLost:
+	case magicV1, magicV2, magicHeader, magicLost, magicDrop:
 		return true
 	}
 	return false

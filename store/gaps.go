@@ -19,7 +19,10 @@ import (
 type queueTracker struct {
 	trimmed  bool // the log does not begin at 1: a queue may begin at any offset
 	queues   map[QueueID]*trackedQueue
-	order    []QueueID // in the order in which they were first seen
+	order    []QueueID        // in the order in which they were first seen
+	dropped  map[string]int64 // topic -> where it was dropped
+	seen     int64            // position of the last entry
+	gone     int64            // last position before it that cannot be read, or whose queue is not known
 	gaps     []gap
 	conflict error // the first contradiction among readable records
 }
@@ -57,13 +60,31 @@ func (t *queueTracker) add(key QueueID, q *trackedQueue) {
 }
 
 func (t *queueTracker) see(position int64, s slot) {
-	if s.silent {
+	if position > t.seen+1 {
+		t.gone = position - 1
+	}
+	t.seen = position
+	switch {
+	case s.drop:
+		t.drop(s.key.Topic, position)
+		return
+	case s.silent:
+		if s.lost {
+			t.gone = position
+		}
 		return
 	}
 	q := t.queues[s.key]
+	if q != nil && s.offset == 0 && q.next > 0 && q.last < t.gone {
+		// The entry between that dropped the topic is lost.
+		t.drop(s.key.Topic, t.gone)
+		q = nil
+	}
 	if q == nil {
 		q = &trackedQueue{}
-		if t.trimmed {
+		if at, ok := t.dropped[s.key.Topic]; ok {
+			q.last = at // and it begins at 0
+		} else if t.trimmed {
 			q.min, q.next = s.offset, s.offset
 		}
 		t.add(s.key, q)
@@ -85,6 +106,20 @@ func (t *queueTracker) see(position int64, s slot) {
 	} else {
 		q.records++
 	}
+}
+
+// drop forgets the queues of a topic. What was missing in them stays missing.
+func (t *queueTracker) drop(topic string, position int64) {
+	for key := range t.queues {
+		if key.Topic == topic {
+			delete(t.queues, key)
+		}
+	}
+	t.order = slices.DeleteFunc(t.order, func(key QueueID) bool { return key.Topic == topic })
+	if t.dropped == nil {
+		t.dropped = make(map[string]int64)
+	}
+	t.dropped[topic] = position
 }
 
 // span is a range of positions or offsets, both ends included.
@@ -179,7 +214,9 @@ func (t *queueTracker) applyHints(hints []hint, places map[int64]place) ([]gap, 
 		q := t.queues[key]
 		if q == nil { // nothing of it can be read
 			q = &trackedQueue{}
-			if t.trimmed {
+			if at, ok := t.dropped[key.Topic]; ok {
+				q.last = at
+			} else if t.trimmed {
 				q.min, q.next = list[0].offset, list[0].offset
 			}
 		}

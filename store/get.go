@@ -126,9 +126,12 @@ func (s *Store) Get(r GetRequest) (GetResult, error) {
 }
 
 // readFailed is the result of a Get that could not read something: what it
-// wanted may have been deleted meanwhile, which always begins with the first
-// record.
+// wanted may have been deleted meanwhile, with all of the topic or beginning with
+// the first record.
 func (s *Store) readFailed(q *queue, r GetRequest, err error) (GetResult, error) {
+	if s.queues.get(q.key) != q { // the topic was dropped meanwhile
+		return GetResult{Status: GetNoQueue}, nil
+	}
 	if b := q.bounds(); r.Offset < b.Min {
 		return GetResult{Status: GetTooSmall, Next: b.Min, Min: b.Min, Max: b.Max}, nil
 	}

@@ -345,7 +345,12 @@ func (in *inspector) check(ctx context.Context) error {
 	if cp == nil {
 		return nil
 	}
-	r := &InspectedCheckpoint{Clean: cp.clean, Synced: cp.synced, Position: cp.position, Min: cp.min, Queues: len(cp.queues), Runs: len(cp.index.runs)}
+	r := &InspectedCheckpoint{Clean: cp.clean, Synced: cp.synced, Position: cp.position, Min: cp.min, Runs: len(cp.index.runs)}
+	for i := range cp.queues {
+		if cp.queues[i].key.Topic != "" {
+			r.Queues++
+		}
+	}
 	for _, run := range cp.index.runs {
 		r.Keys += int64(run.keySpan.entries)
 	}
@@ -404,6 +409,9 @@ func (f *folder) readOnly(cp *checkpoint, good int64) *Store {
 		list[i] = st.restore(uint32(i))
 	}
 	s.queues.replace(list)
+	if end < cp.position {
+		s.dropped.Store(cp.position) // what was dropped behind the end is not in it
+	}
 	return s
 }
 

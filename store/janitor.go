@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -132,7 +133,12 @@ func (s *Store) tidyCheckpoint() {
 	if !s.checkpointWanted() {
 		return
 	}
-	if err := s.writeCheckpoint(false); err != nil {
+	err := s.writeCheckpoint(false)
+	if errors.Is(err, errDropUnsynced) {
+		s.janitor.checkpoint.Store(true) // it will be synced soon
+		return
+	}
+	if err != nil {
 		// Nothing is lost: the last one stands, and more is replayed.
 		s.cfg.Logger.Warn("store: no checkpoint; the next is tried later", "dir", s.cfg.Dir, "err", err)
 		s.janitor.checkpoint.Store(true)

@@ -114,6 +114,13 @@ func storeTimeOfEntry(rec []byte) (int64, error) {
 		}
 		return l.storeTime, nil
 	}
+	if isDrop(rec) {
+		d, ok := parseDrop(rec)
+		if !ok {
+			return 0, message.ErrBadRecord
+		}
+		return d.storeTime, nil
+	}
 	v, err := message.ParseView(rec)
 	if err != nil {
 		return 0, err
@@ -129,6 +136,7 @@ type slot struct {
 	time   int64 // store time, milliseconds
 	silent bool  // it is in no queue
 	lost   bool
+	drop   bool // it drops the topic of key, and is silent
 }
 
 // slotOf reads a verified entry. It fails when the entry contradicts its place.
@@ -142,6 +150,13 @@ func slotOf(path string, position int64, rec []byte) (slot, error) {
 			key: l.key, offset: l.offset, unit: unit{position: position}, time: l.storeTime,
 			silent: !l.known, lost: true,
 		}, nil
+	}
+	if isDrop(rec) {
+		d, ok := parseDrop(rec)
+		if !ok || d.position != position {
+			return slot{}, damagef(path, position, "the entry that drops a topic says it is at position %d", d.position)
+		}
+		return slot{key: QueueID{Topic: d.topic}, time: d.storeTime, silent: true, drop: true}, nil
 	}
 	v, err := message.ParseView(rec)
 	switch {

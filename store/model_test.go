@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -23,9 +24,17 @@ type model struct {
 	cfg    Config
 	s      *Store
 	queues map[QueueID][]string
-	order  []QueueID // queue of each position
+	order  []placed // what is at each position
 	min    int64     // what the store said last of its first position
 	synced int       // positions that no crash may take
+}
+
+// placed is what is at one position: a record, or the drop of a topic.
+type placed struct {
+	id     QueueID
+	offset int
+	text   string
+	drop   bool
 }
 
 // Random things are done with a store and with a map, which must agree. The seed
@@ -47,8 +56,10 @@ func TestModelOfRandomUseAndCrashes(t *testing.T) {
 		m.s = mustOpen(t, cfg)
 		for range 100 {
 			switch n := rng.IntN(100); {
-			case n < 60:
+			case n < 58:
 				m.append()
+			case n < 60:
+				m.drop()
 			case n < 85:
 				m.read()
 			case n < 89:
@@ -83,17 +94,17 @@ func (m *model) queue() QueueID {
 
 func (m *model) append() {
 	id := m.queue()
-	n := 1
+	n, first := 1, len(m.queues[id])
 	if m.rng.IntN(3) == 0 {
 		n = 1 + m.rng.IntN(300)
 	}
 	b := m.s.NewBatch()
 	var texts []string
-	for range n {
+	for i := range n {
 		text := fmt.Sprintf("%d-%s", m.rng.Uint32(), strings.Repeat("x", m.rng.IntN(400)))
 		texts = append(texts, text)
 		require.NoError(m.t, b.Add(record(id.Topic, id.ID, text, "")))
-		m.order = append(m.order, id)
+		m.order = append(m.order, placed{id: id, offset: first + i, text: text})
 	}
 	noWait := m.rng.IntN(2) == 0
 	a, err := m.s.Append(context.Background(), b, AppendOptions{NoWait: noWait})
@@ -104,6 +115,33 @@ func (m *model) append() {
 	if m.cfg.SyncFlush && !noWait && !m.cfg.Throwaway {
 		m.synced = len(m.order)
 	}
+}
+
+func (m *model) drop() {
+	topic := m.queue().Topic
+	written := m.s.Positions().Written
+	require.NoError(m.t, m.s.DropTopic(context.Background(), topic))
+	if m.s.Positions().Written == written { // the store never had it
+		return
+	}
+	m.order = append(m.order, placed{id: QueueID{Topic: topic}, drop: true})
+	m.queues = m.upTo(len(m.order))
+	if !m.cfg.Throwaway {
+		m.synced = len(m.order)
+	}
+}
+
+// upTo is what the queues hold after a position.
+func (m *model) upTo(position int) map[QueueID][]string {
+	queues := map[QueueID][]string{}
+	for _, p := range m.order[:position] {
+		if p.drop {
+			maps.DeleteFunc(queues, func(id QueueID, _ []string) bool { return id.Topic == p.id.Topic })
+			continue
+		}
+		queues[p.id] = append(queues[p.id], p.text)
+	}
+	return queues
 }
 
 func (m *model) read() {
@@ -135,14 +173,15 @@ func (m *model) read() {
 func (m *model) readRecord() {
 	position := 1 + m.rng.IntN(len(m.order)+1)
 	rec, err := m.s.Record(int64(position))
-	if position > len(m.order) || int64(position) < m.s.Positions().Min {
+	if position > len(m.order) || int64(position) < m.s.Positions().Min || m.order[position-1].drop {
 		require.ErrorIs(m.t, err, ErrNoRecord)
 		return
 	}
 	require.NoError(m.t, err)
 	v := message.View(rec)
 	require.Equal(m.t, int64(position), v.Position())
-	require.Equal(m.t, m.queues[m.order[position-1]][v.QueueOffset()], string(v.Body()))
+	p := m.order[position-1]
+	require.Equal(m.t, p, placed{id: p.id, offset: int(v.QueueOffset()), text: string(v.Body())})
 }
 
 // kept is the first offset of each queue that must be there, by the first
@@ -155,8 +194,13 @@ func (m *model) kept() map[QueueID]int {
 		require.Equal(m.t, int64(1), min)
 	}
 	kept := map[QueueID]int{}
-	for _, id := range m.order[:min-1] {
-		kept[id]++
+	for id, texts := range m.upTo(int(min - 1)) {
+		kept[id] = len(texts)
+	}
+	for _, p := range m.order[min-1:] {
+		if p.drop {
+			maps.DeleteFunc(kept, func(id QueueID, _ int) bool { return id.Topic == p.id.Topic })
+		}
 	}
 	return kept
 }
@@ -225,10 +269,8 @@ func (m *model) survive() {
 	written := int(m.s.Positions().Written)
 	require.GreaterOrEqual(m.t, written, m.synced)
 	require.LessOrEqual(m.t, written, len(m.order))
-	for _, id := range m.order[written:] {
-		m.queues[id] = m.queues[id][:len(m.queues[id])-1]
-	}
 	m.order = m.order[:written]
+	m.queues = m.upTo(written)
 	if !m.cfg.Throwaway {
 		m.synced = written
 	}

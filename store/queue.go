@@ -68,8 +68,10 @@ type queue struct {
 	key QueueID
 	id  uint32 // index in the table, and owner mark of its blocks
 
-	// next is the next offset to give out. Guarded by Store.mu.
-	next int64
+	// next is the next offset to give out; dropped means none, because the queue
+	// has left the table. Guarded by Store.mu.
+	next    int64
+	dropped bool
 
 	// mu guards all below. The arrays behind blocks and tail only grow: what a
 	// reader has seen under the lock stays as it is, so it may read on without.
@@ -159,11 +161,12 @@ func (v *view) units(x *extents, offset int64) ([]byte, error) {
 
 // queueTable holds the queues of a store.
 type queueTable struct {
-	// mu guards both fields. Queues are only added, by the holder of Store.mu
-	// or while the store opens.
-	mu    sync.RWMutex
-	byKey map[QueueID]*queue
-	list  []*queue // by id
+	// mu guards all fields. Queues come and go by the holder of Store.mu, or while
+	// the store opens.
+	mu     sync.RWMutex
+	byKey  map[QueueID]*queue
+	list   []*queue // by id; an element is only replaced in a copy
+	vacant []uint32 // ids that the next queues may have
 }
 
 func (t *queueTable) get(key QueueID) *queue {
@@ -180,6 +183,13 @@ func (t *queueTable) make(topic string, id int) *queue {
 	key := QueueID{strings.Clone(topic), id}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if n := len(t.vacant); n > 0 {
+		q := &queue{key: key, id: t.vacant[n-1]}
+		t.vacant = t.vacant[:n-1]
+		t.list = slices.Clone(t.list)
+		t.byKey[key], t.list[q.id] = q, q
+		return q
+	}
 	q := &queue{key: key, id: uint32(len(t.list))}
 	t.addLocked(q)
 	return q
@@ -189,11 +199,16 @@ func (t *queueTable) addLocked(q *queue) {
 	if t.byKey == nil {
 		t.byKey = make(map[QueueID]*queue)
 	}
-	t.byKey[q.key] = q
+	if q.isVacant() {
+		t.vacant = append(t.vacant, q.id)
+	} else {
+		t.byKey[q.key] = q
+	}
 	t.list = append(t.list, q)
 }
 
-// all is a snapshot in the order of their making.
+// all is a snapshot, by their numbers. In the place of a queue whose topic was
+// dropped is an empty one without a name, until another one gets its number.
 func (t *queueTable) all() []*queue {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -204,7 +219,7 @@ func (t *queueTable) all() []*queue {
 func (t *queueTable) replace(list []*queue) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.byKey, t.list = nil, nil
+	t.byKey, t.list, t.vacant = nil, nil, nil
 	for _, q := range list {
 		t.addLocked(q)
 	}
@@ -229,13 +244,13 @@ func (s *Store) MaxOffset(topic string, queueID int) int64 {
 	return 0
 }
 
-// Queues lists the queues of the store and what each holds, in the order in
+// Queues lists the queues of the store and what each holds, mostly in the order in
 // which they were first written. It is a snapshot of the list; each range is
 // read when it is its turn. Safe for concurrent use.
 func (s *Store) Queues() iter.Seq2[QueueID, Range] {
 	return func(yield func(QueueID, Range) bool) {
 		for _, q := range s.queues.all() {
-			if !yield(q.key, q.bounds()) {
+			if !q.isVacant() && !yield(q.key, q.bounds()) {
 				return
 			}
 		}

@@ -15,7 +15,8 @@ import (
 // DefaultMessageStore.lookMessageByOffset.
 //
 // Errors: [ErrNoRecord] for a position outside of [Positions.Min,
-// Positions.Written], and for one whose record is lost, see [PlanSalvage]; [ErrDamaged] with file and position; [ErrClosed]; those of
+// Positions.Written], for one whose record is lost, see [PlanSalvage], and for that
+// of a [Store.DropTopic]; [ErrDamaged] with file and position; [ErrClosed]; those of
 // the file system. It may block for reads from disk. Safe for concurrent use.
 func (s *Store) Record(position int64) ([]byte, error) {
 	if s.closed.Load() {
@@ -27,6 +28,9 @@ func (s *Store) Record(position int64) ([]byte, error) {
 	}
 	if isLost(rec) {
 		return nil, fmt.Errorf("store: position %d: %w: it was lost to damage, and salvaged without it", position, ErrNoRecord)
+	}
+	if isDrop(rec) {
+		return nil, fmt.Errorf("store: position %d: %w: a topic was deleted there", position, ErrNoRecord)
 	}
 	return rec, nil
 }

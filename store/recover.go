@@ -172,6 +172,9 @@ func (s *Store) loadQueues(cp *checkpoint, starts []queueStart) error {
 			position := min(cp.position, end)
 			if err == nil {
 				s.queues.replace(list)
+				if cut {
+					s.dropped.Store(cp.position) // what was dropped behind the damage is not in it
+				}
 				s.dispatched.Store(position)
 				s.checkpointed.Store(position)
 				s.checkpointedMin.Store(cp.min)

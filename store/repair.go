@@ -131,6 +131,7 @@ func (s *Store) repair() error {
 	written := s.log.written.Load()
 	lost := s.mu.next - 1 - written
 	s.mu.next = written + 1
+	s.undoDropsLocked(written)
 	for _, q := range s.queues.all() {
 		q.next = q.bounds().Max
 	}

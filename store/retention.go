@@ -168,7 +168,7 @@ func (s *Store) moveFirst(file *logFile) ([]*logFile, error) {
 			return nil, fmt.Errorf("find the first kept offset: %w", err)
 		}
 		trims = append(trims, t)
-		if t.first == 0 || t.first > synced {
+		if !q.isVacant() && (t.first == 0 || t.first > synced) {
 			mark.queues = append(mark.queues, queueStart{key: q.key, next: t.min})
 		}
 	}
@@ -263,7 +263,7 @@ func (s *Store) saveFirst() error {
 		mark.bytes, mark.epoch = files[0].header.bytes, files[0].header.epoch
 	}
 	for _, q := range s.queues.all() {
-		if v := q.view(); v.first == 0 {
+		if v := q.view(); v.first == 0 && !q.isVacant() {
 			mark.queues = append(mark.queues, queueStart{key: q.key, next: v.min})
 		}
 	}

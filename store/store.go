@@ -33,7 +33,13 @@ type Store struct {
 	// live is false while Open replays: nobody is told then.
 	live bool
 	// replayed is for the record that is being replayed.
-	replayed struct{ hashes []uint32 }
+	replayed struct {
+		hashes []uint32
+		gone   int64 // position of the last lost entry whose queue is not known
+	}
+	// dropped is the position of the last drop of a topic, or one behind all of
+	// them: no checkpoint is written for a position before.
+	dropped atomic.Int64
 	// dispatched is the position up to which records are in their queues.
 	dispatched atomic.Int64
 	// fenced is why nothing can be written any more since an I/O error.
@@ -55,6 +61,7 @@ type Store struct {
 		storeTime int64         // last given out, milliseconds
 		idle      chan struct{} // closed by the last leader when set
 		ended     bool          // closing has begun
+		drops     []unwrittenDrop
 	}
 	solo group // of a leader without followers; owned by the leader
 	// Owned by the leader: how often in a row those whom an fsync released did
@@ -227,7 +234,9 @@ func (s *Store) Close() error {
 		s.endAppends(true)
 		var errs []error
 		if s.damage == nil && !s.flusher.broken.Load() {
-			errs = append(errs, s.writeCheckpoint(s.fenced.Load() == nil))
+			if err := s.writeCheckpoint(s.fenced.Load() == nil); !errors.Is(err, errDropUnsynced) {
+				errs = append(errs, err) // else the last one stands
+			}
 		}
 		if s.damage == nil {
 			errs = append(errs, s.log.dropPrepared())

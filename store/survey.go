@@ -170,6 +170,9 @@ func (f *surveyedFile) count(place slot, rec []byte) {
 		}
 		return
 	}
+	if place.drop {
+		return
+	}
 	f.records++
 	if f.firstTime == 0 {
 		f.firstTime = place.time
@@ -272,6 +275,7 @@ func (f *folder) survey(ctx context.Context) (*survey, error) {
 		s.synced = max(s.synced, s.first-1) // nothing is deleted before
 	}
 	s.queues.trimmed = s.first > 1
+	s.queues.seen = s.first - 1
 	s.queues.start(f.beginning.queues)
 	return s, s.read(ctx, r.files)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -79,6 +80,7 @@ func (r *scripted) run(n int) {
 
 // entry is one record of the workload.
 type entry struct {
+	drop   bool // it drops the topic of queue, and is silent
 	queue  QueueID
 	body   string
 	silent bool
@@ -161,6 +163,19 @@ func (r *scripted) append(topic string, queue, n, size int, sysFlag int32) {
 	}
 }
 
+// drop drops a topic.
+func (r *scripted) drop(topic string) func() {
+	return func() {
+		r.mu.Lock()
+		r.order = append(r.order, entry{queue: QueueID{Topic: topic}, silent: true, drop: true})
+		r.mu.Unlock()
+		if r.ok(r.s.DropTopic(r.t.Context(), topic)) {
+			r.settled()
+		}
+		synctest.Wait()
+	}
+}
+
 // powerOff cuts the list to what has survived.
 func (r *scripted) powerOff() {
 	if !r.end((*Store).PowerOff) {
@@ -198,6 +213,7 @@ func (r *scripted) workload() []func() {
 		put("U", 0, 215, 0), // a block of a queue
 		wait(DefaultCheckpointInterval),
 		put("U", 0, 3, 0),
+		r.drop("T"),
 		put("V", 3, 210, 0),
 		wait(DefaultFlushInterval),
 		r.close,
@@ -206,6 +222,8 @@ func (r *scripted) workload() []func() {
 		put("V", 3, 4, 1500),
 		r.sync,
 		put("V", 3, 200, 0),
+		r.drop("U"),
+		put("U", 0, 1, 10),
 		func() { r.end((*Store).Kill) },
 		r.open,
 		put("T", 1, 2, 10),
@@ -213,6 +231,7 @@ func (r *scripted) workload() []func() {
 		put("T", 2, 3, 100),
 		r.powerOff,
 		put("T", 2, 5, 900),
+		r.drop("T"),
 		put("T", 1, 1, 10),
 		wait(2 * DefaultCheckpointInterval),
 		put("T", 0, 1, 10),
@@ -399,6 +418,10 @@ func compareEntries(t *testing.T, s *Store, order []entry, what string) {
 	t.Helper()
 	want, min := make(map[QueueID][]string), make(map[QueueID]int)
 	for i, e := range order {
+		if e.drop {
+			maps.DeleteFunc(want, func(id QueueID, _ []string) bool { return id.Topic == e.queue.Topic })
+			maps.DeleteFunc(min, func(id QueueID, _ int) bool { return id.Topic == e.queue.Topic })
+		}
 		if e.silent {
 			continue
 		}
