@@ -16,6 +16,7 @@ const (
 	Timeout                 // the time is up
 	Canceled                // the context has ended
 	Closed                  // the Waiters are closed
+	Roused                  // something else has changed: look again
 )
 
 func (o Outcome) String() string {
@@ -26,6 +27,8 @@ func (o Outcome) String() string {
 		return "timeout"
 	case Canceled:
 		return "canceled"
+	case Roused:
+		return "roused"
 	}
 	return "closed"
 }
@@ -95,8 +98,8 @@ func (w *Waiters) slot(topic string, queueID int) uint64 {
 }
 
 // Wait blocks until Notify reports a message of the queue with an offset of at
-// least offset that match accepts, until d has passed, ctx has ended, or Close
-// is called. It returns at once when d is not positive or ctx has ended.
+// least offset that match accepts, until d has passed, ctx has ended, or Rouse
+// or Close is called. It returns at once when d is not positive or ctx has ended.
 //
 // ready is called once after parking: it must report whether such a message is
 // readable already, and then Wait returns Arrived. match gets the message's tags
@@ -285,6 +288,23 @@ func (w *Waiters) notify(topic string, queueID int, offset int64, tagsCode int64
 		}
 		from, after = asked[n-1].p, asked[n-1].ticket
 	}
+}
+
+// Rouse ends every Wait of a queue with Roused: what a pull depends on besides
+// messages has changed, such as its group's offset or the topic itself. It must be
+// called after the change; a Wait that parks later sees it through ready.
+func (w *Waiters) Rouse(topic string, queueID int) {
+	slot, q := w.slot(topic, queueID), queue{topic, queueID}
+	s := &w.shards[slot%shards]
+	var woken *waiter
+	s.mu.Lock()
+	for p := s.queues[q]; p != nil; p = s.queues[q] {
+		s.unlinkLocked(q, p, Roused)
+		p.next = woken
+		woken = p
+	}
+	s.mu.Unlock()
+	wake(woken)
 }
 
 // end wakes p unless that stay has ended meanwhile.

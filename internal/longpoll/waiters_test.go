@@ -427,3 +427,24 @@ func BenchmarkWaitAndNotify(b *testing.B) {
 	w.Close()
 	wg.Wait()
 }
+
+func TestRouseEndsEveryWaitOfTheQueueAndNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New()
+		never := func(int64) bool { return false }
+		a := start(t.Context(), w, "orders", 0, 5, nil)
+		b := start(t.Context(), w, "orders", 0, 50, never)
+		other := start(t.Context(), w, "orders", 1, 5, nil)
+		w.Rouse("orders", 0)
+		requireOutcome(t, Roused, a)
+		requireOutcome(t, Roused, b)
+		requireHeld(t, other)
+		w.Rouse("nobody", 0)
+		again := start(t.Context(), w, "orders", 0, 5, nil)
+		requireHeld(t, again)
+		w.Notify("orders", 0, 5, 0)
+		requireOutcome(t, Arrived, again)
+		w.Close()
+		requireOutcome(t, Closed, other)
+	})
+}

@@ -7,6 +7,8 @@
 //
 //	{"offsetTable":{"orders@billing":{"0":12,"1":7}}}
 //
+// and, while resets wait for the next pull, "resetOffsetTable" in the same shape.
+//
 // After a crash a group goes on from the last persisted offsets and gets some
 // messages again. The log may have lost more than the table then, so Clamp
 // lowers every offset to the end of its queue before the broker serves.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,10 +33,12 @@ type Options struct {
 type Table struct {
 	file *statefile.File // nil = memory only
 
-	mu     sync.RWMutex            // guards cells; the offsets in them are atomic
-	cells  map[place]*atomic.Int64 // entries are never removed
-	dirty  atomic.Bool             // something was committed since the last Persist began
-	saving sync.Mutex              // one Persist at a time; held over file calls, taken before mu
+	mu      sync.RWMutex            // guards cells and resets; the offsets in cells are atomic, and only changed under it
+	cells   map[place]*atomic.Int64 // an entry that is removed is not committed to any more
+	resets  map[place]int64         // offsets that the next pull is told, or restart
+	waiting atomic.Int64            // how many resets there are
+	dirty   atomic.Bool             // something was committed since the last Persist began
+	saving  sync.Mutex              // one Persist at a time; held over file calls, taken before mu
 }
 
 // place is whose offset of which queue. One flat map: every pull and commit
@@ -54,7 +57,8 @@ const none = -1
 
 // contents is the file's content.
 type contents struct {
-	OffsetTable map[string]map[int]int64 `json:"offsetTable"` // topic@group -> queue -> offset
+	OffsetTable map[string]map[int]int64 `json:"offsetTable"`      // topic@group -> queue -> offset
+	Resets      map[string]map[int]int64 `json:"resetOffsetTable"` // the same, of resets; -1 = restart
 }
 
 // Open reads the table, empty when it was never persisted. A damaged file is
@@ -88,43 +92,83 @@ func (t *Table) decode(data []byte) error {
 	if err := json.Unmarshal(data, &c); err != nil {
 		return err
 	}
-	for name, queues := range c.OffsetTable {
-		topic, group, ok := strings.Cut(name, separator)
-		if !ok {
-			return fmt.Errorf("entry %q is not topic%sgroup", name, separator)
+	if err := each(c.OffsetTable, func(at place, offset int64) { t.Commit(at.group, at.topic, at.queue, offset) }); err != nil {
+		return err
+	}
+	if err := each(c.Resets, func(at place, offset int64) {
+		if at.queue >= 0 && offset >= restart {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.resetLocked(at, offset)
 		}
-		for q, offset := range queues {
-			t.Commit(group, topic, q, offset)
-		}
+	}); err != nil {
+		return err
 	}
 	t.dirty.Store(false)
 	return nil
 }
 
+// each visits the entries of a table as the file has it.
+func each(table map[string]map[int]int64, visit func(at place, offset int64)) error {
+	for name, queues := range table {
+		topic, group, ok := strings.Cut(name, separator)
+		if !ok {
+			return fmt.Errorf("entry %q is not topic%sgroup", name, separator)
+		}
+		for q, offset := range queues {
+			visit(place{group, topic, q}, offset)
+		}
+	}
+	return nil
+}
+
 // Commit sets a group's offset of a queue, also to a lower one. A negative
-// queue or offset is no offset and is ignored. It does not block on files.
+// queue or offset is no offset and is ignored, and so is every commit while a
+// reset waits; then it returns false. It does not block on files.
 // Java: ConsumerOffsetManager.commitOffset.
-func (t *Table) Commit(group, topic string, queue int, offset int64) {
+func (t *Table) Commit(group, topic string, queue int, offset int64) bool {
 	if queue < 0 || offset < 0 {
-		return
+		return false
 	}
 	at := place{group, topic, queue}
-	t.mu.RLock()
-	cell := t.cells[at]
-	t.mu.RUnlock()
-	if cell == nil {
-		cell = t.add(at)
+	if done, taken := t.commit(at, offset); done {
+		return taken
 	}
-	// Stored first and marked afterwards: a Persist that misses the offset
-	// leaves the mark for the next one.
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, waits := t.resets[at]; waits {
+		return false
+	}
+	t.setLocked(t.cellLocked(at), offset)
+	return true
+}
+
+// commit sets the offset if that needs no new entry.
+func (t *Table) commit(at place, offset int64) (done, taken bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if len(t.resets) > 0 {
+		if _, waits := t.resets[at]; waits {
+			return true, false
+		}
+	}
+	cell := t.cells[at]
+	if cell == nil {
+		return false, false
+	}
+	t.setLocked(cell, offset)
+	return true, true
+}
+
+// setLocked stores an offset. Stored first and marked afterwards: a Persist that
+// misses the offset leaves the mark for the next one.
+func (t *Table) setLocked(cell *atomic.Int64, offset int64) {
 	if cell.Swap(offset) != offset && !t.dirty.Load() {
 		t.dirty.Store(true)
 	}
 }
 
-func (t *Table) add(at place) *atomic.Int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (t *Table) cellLocked(at place) *atomic.Int64 {
 	cell := t.cells[at]
 	if cell == nil {
 		cell = new(atomic.Int64)
@@ -173,7 +217,7 @@ func (t *Table) all() iter.Seq2[place, int64] {
 }
 
 // Clamp lowers every offset that is above limit, the end of its queue, to it,
-// and returns how many it lowered. limit is called without a lock, once per
+// those of resets too, and returns how many it lowered. limit is called without a lock, once per
 // topic and queue. Without it, messages stored after a crash that cost the log
 // its tail would count as consumed.
 func (t *Table) Clamp(limit func(topic string, queue int) int64) (n int) {
@@ -194,6 +238,15 @@ func (t *Table) Clamp(limit func(topic string, queue int) int64) (n int) {
 					break
 				}
 			}
+		}
+	}
+	t.mu.RLock()
+	resets := maps.Clone(t.resets)
+	t.mu.RUnlock()
+	for at, offset := range resets {
+		if end := max(limit(at.topic, at.queue), 0); offset > end {
+			t.Reset(at.group, at.topic, at.queue, end)
+			n++
 		}
 	}
 	return n
@@ -218,12 +271,24 @@ func (t *Table) Persist() error {
 // encode writes one line per topic and group, sorted, so that people can read
 // and compare files.
 func (t *Table) encode() []byte {
+	out := encodeTable([]byte(`{"offsetTable":{`), t.all())
+	t.mu.RLock()
+	resets := maps.Clone(t.resets)
+	t.mu.RUnlock()
+	if len(resets) > 0 {
+		out = encodeTable(append(out, `,"resetOffsetTable":{`...), maps.All(resets))
+	}
+	return append(out, '}')
+}
+
+// encodeTable appends the lines of one table and its closing brace.
+func encodeTable(out []byte, entries iter.Seq2[place, int64]) []byte {
 	type line struct {
 		place
 		offset int64
 	}
 	var lines []line
-	for at, offset := range t.all() {
+	for at, offset := range entries {
 		lines = append(lines, line{at, offset})
 	}
 	slices.SortFunc(lines, func(a, b line) int {
@@ -235,7 +300,6 @@ func (t *Table) encode() []byte {
 		}
 		return cmp.Compare(a.queue, b.queue)
 	})
-	out := []byte(`{"offsetTable":{`)
 	for i, l := range lines {
 		if i == 0 || lines[i-1].topic != l.topic || lines[i-1].group != l.group {
 			if i > 0 {
@@ -256,5 +320,5 @@ func (t *Table) encode() []byte {
 	if len(lines) > 0 {
 		out = append(out, "}\n"...)
 	}
-	return append(out, "}}"...)
+	return append(out, '}')
 }

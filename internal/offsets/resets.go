@@ -1,0 +1,126 @@
+package offsets
+
+import "maps"
+
+// A reset moves a group from outside while its members go on. What they commit
+// meanwhile belongs to the old position, so from a reset on commits of that queue
+// are ignored, until the member that reads it has been told: by its next pull,
+// whose answer names the new offset. Then it starts there, and what it commits
+// counts again. Java: ConsumerOffsetManager.resetOffsetTable.
+//
+// A restart is the reset of a queue that has been deleted: there is no offset to
+// go on with, the queue's first one is where to start. A member that asks for the
+// group's offset before it pulls learns that there is none, and needs no more
+// telling.
+//
+// Differs: RocketMQ forgets resets that are waiting when the broker restarts.
+
+// restart is in place of the offset of a reset.
+const restart = -1
+
+// Reset sets a group's offset of a queue at once, and ignores commits until it is
+// taken by TakeReset. A negative queue or offset is ignored.
+func (t *Table) Reset(group, topic string, queue int, offset int64) {
+	if queue < 0 || offset < 0 {
+		return
+	}
+	at := place{group, topic, queue}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cellLocked(at).Store(offset)
+	t.resetLocked(at, offset)
+}
+
+// Restart forgets a group's offset of a queue, and ignores commits until
+// TakeReset or Started.
+func (t *Table) Restart(group, topic string, queue int) {
+	at := place{group, topic, queue}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.cells, at)
+	t.resetLocked(at, restart)
+}
+
+func (t *Table) resetLocked(at place, offset int64) {
+	if t.resets == nil {
+		t.resets = make(map[place]int64)
+	}
+	t.resets[at] = offset
+	t.changedLocked()
+}
+
+// changedLocked notes a change of resets.
+func (t *Table) changedLocked() {
+	t.waiting.Store(int64(len(t.resets)))
+	t.dirty.Store(true)
+}
+
+// ResetWaits reports whether the next TakeReset will find something. It is cheap
+// while nothing waits.
+func (t *Table) ResetWaits(group, topic string, queue int) bool {
+	if t.waiting.Load() == 0 {
+		return false
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	_, ok := t.resets[place{group, topic, queue}]
+	return ok
+}
+
+// TakeReset takes what waits for the next pull of a group from a queue, if
+// anything does: the offset to go on at, or first, which means the queue's first
+// one. From then on commits count again. It is cheap while nothing waits.
+func (t *Table) TakeReset(group, topic string, queue int) (offset int64, first, ok bool) {
+	if t.waiting.Load() == 0 {
+		return 0, false, false
+	}
+	at := place{group, topic, queue}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	offset, ok = t.resets[at]
+	if !ok {
+		return 0, false, false
+	}
+	delete(t.resets, at)
+	t.changedLocked()
+	return max(offset, 0), offset == restart, true
+}
+
+// Started ends a Restart: a member has asked where the group stands, so it will
+// not go on where it was. A Reset is left alone.
+func (t *Table) Started(group, topic string, queue int) {
+	if t.waiting.Load() == 0 {
+		return
+	}
+	at := place{group, topic, queue}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if offset, ok := t.resets[at]; ok && offset == restart {
+		delete(t.resets, at)
+		t.changedLocked()
+	}
+}
+
+// DeleteTopic forgets all offsets of a topic and all that waits for it. Java:
+// ConsumerOffsetManager.cleanOffsetByTopic.
+func (t *Table) DeleteTopic(topic string) {
+	t.delete(func(at place) bool { return at.topic == topic })
+}
+
+// DeleteGroup forgets all offsets of a group and all that waits for it. Java:
+// ConsumerOffsetManager.removeOffset.
+func (t *Table) DeleteGroup(group string) {
+	t.delete(func(at place) bool { return at.group == group })
+}
+
+func (t *Table) delete(gone func(place) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for at := range t.cells {
+		if gone(at) {
+			delete(t.cells, at)
+		}
+	}
+	maps.DeleteFunc(t.resets, func(at place, _ int64) bool { return gone(at) })
+	t.changedLocked()
+}
