@@ -127,6 +127,8 @@ var goroutineOwners = map[string]string{
 	"cluster.go":                  "members start and end, and a broker registers everywhere, at the same time: joined before the function returns",
 	"events.go":                   "the goroutine of OnEvent: emitter.close joins it",
 	"namesrv.go":                  "the scan of a name server: its Close joins it",
+	"producer_detect.go":          "one question per broker: joined before the round ends",
+	"producer_fault.go":           "the reachability detector: Producer.Close joins it",
 	"producer_send.go":            "asynchronous sends: Producer.Close waits for them",
 	"internal/client/client.go":   "the loop of a client: its Close joins it",
 	"internal/client/flight.go":   "a shared call outlives the caller that began it: the client's Close joins it",

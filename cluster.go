@@ -443,7 +443,7 @@ func (c *Cluster) Admin() *Admin { return c.admin }
 // are not set.
 func (c *Cluster) StartProducer(ctx context.Context, cfg ProducerConfig) (*Producer, error) {
 	c.fillIn(&cfg.NameServers, &cfg.Transport, &cfg.Timings, &cfg.Logger)
-	p, err := NewProducer(cfg)
+	p, err := newProducer(cfg, c.wire.events)
 	if err != nil {
 		return nil, err
 	}

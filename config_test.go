@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pocketmq/pocketmq"
+	"github.com/pocketmq/pocketmq/fault"
 	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
 )
@@ -97,7 +98,7 @@ func (e *errorTexts) add(name string, err error) {
 func TestErrorTexts(t *testing.T) {
 	got := &errorTexts{text: make(map[string]string)}
 	for _, collect := range []func(t *testing.T, e *errorTexts){
-		configErrors, nameErrors, folderErrors, routeErrors, sendErrors, answeredErrors, lifeErrors, clusterErrors, damageErrors, queryErrors,
+		configErrors, nameErrors, folderErrors, routeErrors, sendErrors, avoidErrors, answeredErrors, lifeErrors, clusterErrors, damageErrors, queryErrors,
 	} {
 		synctest.Test(t, func(t *testing.T) { collect(t, got) })
 	}
@@ -141,6 +142,7 @@ func configErrors(t *testing.T, e *errorTexts) {
 	_, err = pocketmq.NewProducer(pocketmq.ProducerConfig{
 		Group: "a/b", InstanceName: "one two", SendTimeout: -1, AttemptTimeout: -1, Retries: -2, CompressOver: -2, Compression: 9,
 		MaxMessageSize: -1, DefaultTopicQueues: -1, MaxInFlight: -1,
+		Fault: fault.Config{LatencyMax: []time.Duration{time.Second, -1}, IsolationLatency: -1, MaxIsolated: 2},
 	})
 	e.add("config: producer", err)
 	_, err = pocketmq.NewConsumer(pocketmq.ConsumerConfig{
@@ -319,6 +321,19 @@ func sendErrors(t *testing.T, e *errorTexts) {
 	require.NoError(t, c.Kill("broker-a", 0))
 	_, err = p.Send(t.Context(), text("T", "x"))
 	e.add("send: the broker is down", err)
+}
+
+// avoidErrors: who is not tried, and until when.
+func avoidErrors(t *testing.T, e *errorTexts) {
+	c := run(t, pocketmq.ClusterConfig{Groups: groups("broker-a", "broker-b"), Topics: map[string]int{"T": 1}})
+	p := producer(t, c, pocketmq.ProducerConfig{Retries: pocketmq.NoRetries, Fault: fault.V5()})
+	e.add("config: fault, at run time", p.SetFault(fault.Config{NotAvailable: []time.Duration{-1}}))
+	c.Inject(pocketmq.Fault{Code: protocol.CodeSendMessage, Err: busy})
+	_, err := p.SendTo(t.Context(), queue("T", "broker-a", 0), text("T", "x"))
+	require.Error(t, err)
+	e.replace = append(e.replace, p.FaultTable()[0].AvailableFrom.Format(time.TimeOnly), "12:00:05")
+	_, err = p.Send(t.Context(), text("T", "x"))
+	e.add("send: a broker is avoided", err)
 }
 
 // answeredErrors: every answer of a server keeps its code, whatever wraps it.

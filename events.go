@@ -67,6 +67,16 @@ type Rebalanced struct {
 	Reason               string         // "start", "members changed", "route changed", "periodic", "retry"
 }
 
+// BrokerAvoided: a producer began to avoid a broker that was slow or failed (see
+// ProducerConfig.Fault). Its node is the producer. That it avoids it for longer
+// is no event, nor is the end.
+type BrokerAvoided struct {
+	EventBase
+	Broker  string
+	Latency time.Duration // of the attempt that was too slow, or failed
+	Until   time.Time     // until then the broker gets nothing as long as there is another
+}
+
 // StoreFenced: a broker's store refuses writes after a failed write or sync.
 type StoreFenced struct {
 	EventBase

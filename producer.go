@@ -44,6 +44,12 @@ type ProducerConfig struct {
 	DefaultTopicQueues int           // queues wished for an auto-created topic [4] (defaultTopicQueueNums)
 	MaxInFlight        int           // asynchronous sends running at once [1000]
 
+	// Fault says when brokers that are slow or fail are avoided. The zero value
+	// avoids only the broker that an attempt failed at, in the next attempt;
+	// fault.V5() is RocketMQ's latency fault tolerance (sendLatencyFaultEnable,
+	// startDetectorEnable). See SetFault.
+	Fault fault.Config
+
 	Timings Timings
 	Logger  *slog.Logger // nil = silent
 }
@@ -61,10 +67,13 @@ type Producer struct {
 	log  *slog.Logger
 	life life
 
+	events *emitter // of the cluster that started it; nil otherwise
+
 	client  *client.Client
 	codec   *message.Codec
 	release func() // of the claimed client id
 
+	sick     sickness
 	cursors  sync.Map        // topic -> *fault.Counter
 	slots    chan struct{}   // one per asynchronous send
 	ctx      context.Context // of asynchronous sends and of Close
@@ -78,7 +87,9 @@ type Producer struct {
 // NewProducer checks cfg and starts nothing. An unusable config is
 // ErrInvalidConfig, with all violations listed; an illegal group is also
 // ErrIllegalName.
-func NewProducer(cfg ProducerConfig) (*Producer, error) {
+func NewProducer(cfg ProducerConfig) (*Producer, error) { return newProducer(cfg, nil) }
+
+func newProducer(cfg ProducerConfig, events *emitter) (*Producer, error) {
 	p := problems{what: "ProducerConfig"}
 	if cfg.Group == "" {
 		cfg.Group = defaultProducerGroup
@@ -102,6 +113,7 @@ func NewProducer(cfg ProducerConfig) (*Producer, error) {
 	positive(&p, "MaxMessageSize", &cfg.MaxMessageSize, defaultMaxMessageSize)
 	positive(&p, "DefaultTopicQueues", &cfg.DefaultTopicQueues, defaultClientQueues)
 	positive(&p, "MaxInFlight", &cfg.MaxInFlight, defaultMaxInFlight)
+	p.check("Fault", cfg.Fault.Validate())
 	cfg.Timings.validate(&p)
 	if err := p.err(); err != nil {
 		return nil, err
@@ -109,8 +121,9 @@ func NewProducer(cfg ProducerConfig) (*Producer, error) {
 	cfg.Timings = cfg.Timings.withDefaults()
 	cfg.NameServers = append([]string(nil), cfg.NameServers...)
 	id := newIdentity(cfg.InstanceName)
-	pr := &Producer{cfg: cfg, id: id, keys: id.uniqKeys(), log: loggerOf(cfg.Logger, "client", id.clientID, "group", cfg.Group)}
+	pr := &Producer{cfg: cfg, id: id, keys: id.uniqKeys(), events: events, log: loggerOf(cfg.Logger, "client", id.clientID, "group", cfg.Group)}
 	pr.life.what = "producer " + id.clientID
+	pr.sick.set(cfg.Fault)
 	return pr, nil
 }
 
@@ -144,6 +157,7 @@ func (p *Producer) Start(ctx context.Context) error {
 			Logger: p.log, HeartbeatData: func() *protocol.HeartbeatRequest { return beat },
 		})
 		p.client.Start()
+		p.sick.start(p.ctx, p.detect)
 		return nil
 	})
 }
@@ -170,6 +184,7 @@ func (p *Producer) Close() error {
 	callbacks := func() error { return waitOr(p.sends.idle(), closeTimeout) }
 	return p.life.close(func() error {
 		p.cancel()
+		p.sick.close()
 		err := errors.Join(p.client.Close(), callbacks())
 		p.release()
 		if err == nil {

@@ -132,6 +132,7 @@ func (p *Producer) reserve(ctx context.Context, m *Message, done func(*SendResul
 		<-p.slots
 		return nil, p.life.unusable()
 	}
+	out.async = true
 	out.req.BornTime = time.Now() // SendTimeout does not count the wait for a slot
 	if out.req.SysFlag&message.FlagCompressed == 0 {
 		out.req.Body = slices.Clone(out.req.Body)
@@ -156,6 +157,7 @@ type outgoing struct {
 	choice choice
 	msgID  string
 	msgIDs []string // of a batch
+	async  bool     // sent by SendAsync
 
 	// Here, and not allocated one by one, because every send needs them.
 	budget, first deadlineCtx // of the send; of its first attempt
@@ -324,6 +326,7 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 		attempts += p.cfg.Retries
 	}
 	var queue MessageQueue
+	var route []MessageQueue
 	var tried []attempt
 	chosen := false
 	for n := 0; n < attempts; n++ {
@@ -334,8 +337,8 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 			p.retried.Add(1)
 		}
 		if !chosen || !out.choice.fixed() {
-			route, err := p.publishRoute(budget, out.req.Topic)
-			if err != nil {
+			var err error
+			if route, err = p.publishRoute(budget, out.req.Topic); err != nil {
 				if len(tried) > 0 {
 					break // what the attempts got says more
 				}
@@ -362,6 +365,7 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 		}
 		try.set(budget, now.Add(limit))
 		res, err := p.attempt(try, out, queue)
+		p.report(ctx, out, queue.BrokerName, res, err, now)
 		try.end()
 		if res != nil || err == nil {
 			return res, err
@@ -379,7 +383,11 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 			}
 		}
 	}
-	return nil, p.budgetError(ctx, budget, start, tried, nil)
+	var kept []string
+	if !out.choice.fixed() {
+		kept = p.notRetried(route, tried)
+	}
+	return nil, p.budgetError(ctx, budget, start, tried, nil, kept...)
 }
 
 type attempt struct {
@@ -402,7 +410,7 @@ func (p *Producer) pause(ctx context.Context, d time.Duration) {
 func (p *Producer) attempt(ctx context.Context, out *outgoing, queue MessageQueue) (*SendResult, error) {
 	addr, ok := p.client.MasterAddr(queue.BrokerName)
 	if !ok {
-		return nil, fmt.Errorf("broker %s has no known master: %w", queue.BrokerName, ErrUnreachable)
+		return nil, fmt.Errorf("broker %s has %w", queue.BrokerName, errNoMaster)
 	}
 	conn, err := p.client.Broker(ctx, addr)
 	if err != nil {
@@ -507,7 +515,12 @@ func (p *Producer) choose(out *outgoing, queues []MessageQueue, failed string) (
 		h.Write([]byte(c.key)) // never fails
 		return queues[h.Sum32()%uint32(len(queues))], nil
 	}
-	q, _ := p.cursor(out.req.Topic).Pick(queues, failed) // queues is not empty
+	table := p.sick.table.Load()
+	var now time.Time
+	if table.cfg.Enabled { // or nobody asks what time it is
+		now = time.Now()
+	}
+	q, _ := table.Select(queues, failed, p.cursor(out.req.Topic), now) // queues is not empty
 	return q, nil
 }
 
@@ -520,8 +533,9 @@ func callSelector(s QueueSelector, m *Message, queues []MessageQueue) (q Message
 	return s(m, queues)
 }
 
-// budgetError tells what all attempts of a send got.
-func (p *Producer) budgetError(ctx context.Context, budget *deadlineCtx, start time.Time, tried []attempt, err error) error {
+// budgetError tells what all attempts of a send got, and which brokers it has
+// kept away from.
+func (p *Producer) budgetError(ctx context.Context, budget *deadlineCtx, start time.Time, tried []attempt, err error, kept ...string) error {
 	used := time.Since(start)
 	var kinds []error
 	text := "send failed"
@@ -535,6 +549,7 @@ func (p *Producer) budgetError(ctx context.Context, budget *deadlineCtx, start t
 			each = append(each, t)
 			kinds = append(kinds, a.err)
 		}
+		each = append(each, kept...)
 		plural := "s"
 		if len(tried) == 1 {
 			plural = ""

@@ -105,6 +105,20 @@ func (c *Client) MasterAddr(brokerName string) (addr string, ok bool) {
 	return addr, ok
 }
 
+// TopicOn returns a topic that a known route has on a broker group, the first by
+// name; false when there is none. It does not block.
+func (c *Client) TopicOn(brokerName string) (topic string, ok bool) {
+	for name, e := range c.routes.all() {
+		if ok && name >= topic {
+			continue
+		}
+		if slices.ContainsFunc(e.route.Queues, func(q protocol.QueueData) bool { return q.BrokerName == brokerName }) {
+			topic, ok = name, true
+		}
+	}
+	return topic, ok
+}
+
 // AnyAddr is MasterAddr, or the slave with the lowest id where there is no
 // master.
 func (c *Client) AnyAddr(brokerName string) (addr string, id int64, ok bool) {

@@ -299,3 +299,24 @@ func TestAddressesOfBrokers(t *testing.T) {
 		assert.Equal(t, want.any != "", ok, want.name)
 	}
 }
+
+func TestTopicOnIsTheFirstTopicOfABroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		c := w.client(0)
+		_, ok := c.TopicOn("broker-a")
+		assert.False(t, ok)
+		w.ns[0].set("a", routeOf([2]string{"broker-b", "127.1.0.3:10911"}))
+		w.ns[0].set("b", routeOf([2]string{"broker-a", "127.1.0.2:10911"}, [2]string{"broker-b", "127.1.0.3:10911"}))
+		w.ns[0].set("c", routeOf([2]string{"broker-a", "127.1.0.2:10911"}))
+		for _, topic := range []string{"c", "b", "a"} {
+			_, err := c.Route(t.Context(), topic)
+			require.NoError(t, err)
+		}
+		for broker, want := range map[string]string{"broker-a": "b", "broker-b": "a", "broker-c": ""} {
+			topic, ok := c.TopicOn(broker)
+			assert.Equal(t, want, topic)
+			assert.Equal(t, want != "", ok)
+		}
+	})
+}
