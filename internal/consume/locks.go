@@ -237,8 +237,7 @@ func (r *run) lockGranted(h *heldQueue, l queueLock, committed int64) {
 	r.mu.Lock()
 	if committed > h.pq.commit() && !h.pq.gone && !h.revoked {
 		r.log.Info("another member has had the queue meanwhile, going on where it was", "queue", h.queue, "from", h.pq.commit(), "to", committed)
-		r.cached -= h.pq.reset(committed)
-		r.retries.forget(h)
+		r.cached -= h.pq.pass(committed)
 		h.committed = committed
 	}
 	if h.refused {

@@ -174,6 +174,26 @@ func (p *processQueue) due(seq uint64) bool {
 	return true
 }
 
+// pass finishes every message below offset, as another member has: what a
+// handler returns for one of them does not count. It returns the bytes set free.
+func (p *processQueue) pass(offset int64) (freed int64) {
+	for s := p.head; s < p.tail && p.at(s).offset < offset; s++ {
+		if e := p.at(s); e.state != slotDone {
+			freed += int64(len(e.data))
+			e.state, e.data = slotDone, nil
+			p.count--
+		}
+		p.head = s + 1
+	}
+	for p.head < p.tail && p.at(p.head).state == slotDone {
+		p.head++
+	}
+	p.cursor = max(p.cursor, p.head)
+	p.bytes -= freed
+	p.end = max(p.end, offset)
+	return freed
+}
+
 // reset forgets every message and goes on at offset, also backwards. It returns
 // the bytes set free.
 func (p *processQueue) reset(offset int64) (freed int64) {

@@ -35,7 +35,7 @@ func (p *processQueue) check() error {
 			return fmt.Errorf("offset %d after %d, end %d", s.offset, last, p.end)
 		case seq == p.head && s.state == slotDone:
 			return fmt.Errorf("head %d is done", seq)
-		case seq >= p.cursor && s.state != slotReady:
+		case seq >= p.cursor && s.state != slotReady && s.state != slotDone:
 			return fmt.Errorf("%d is in state %d and was never taken", seq, s.state)
 		case seq < p.cursor && (s.state == slotReady) != again[seq]:
 			return fmt.Errorf("%d is in state %d, listed %v", seq, s.state, again[seq])
