@@ -58,8 +58,19 @@ type ConsumerConfig struct {
 	// that of another member only if it runs already when its broker is lost.
 	Orderly bool
 
-	From     ConsumeFrom        // where a group without a committed offset starts (consumeFromWhere, consumeTimestamp)
-	Strategy rebalance.Strategy // nil = rebalance.Averagely (allocateMessageQueueStrategy)
+	From ConsumeFrom // where a group without a committed offset starts (consumeFromWhere, consumeTimestamp)
+
+	// Strategy shares the queues of each topic among the members of the group:
+	// rebalance.Averagely [nil], AveragelyByCircle, ConsistentHash, MachineRoom,
+	// MachineRoomNearby, ByConfig, or your own; all members must have the same.
+	// One of your own is also asked for the other members' shares whenever queues
+	// or members changed, and the log warns of queues that nobody gets, or more
+	// than one member, by name; they are shared as it says all the same. What
+	// names a queue twice, or one that is not there, is refused: the consumer
+	// keeps what it holds, and Start fails. Of a ByConfig's list the queues that
+	// exist count. It is called by one goroutine at a time.
+	// (allocateMessageQueueStrategy)
+	Strategy rebalance.Strategy
 
 	Concurrency    int   // handlers running at once [20] (consumeThreadMax)
 	BatchSize      int   // most messages of one Handler call [1] (consumeMessageBatchMaxSize)

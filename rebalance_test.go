@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,12 @@ func sizes(cs []*pocketmq.Consumer) []int {
 // expected is what Averagely gives each of these consumers of a topic.
 func expected(t testing.TB, cs []*pocketmq.Consumer, queues []pocketmq.MessageQueue) map[string][]pocketmq.MessageQueue {
 	t.Helper()
+	return expectedOf(t, rebalance.Averagely, cs, queues)
+}
+
+// expectedOf is what a strategy gives each of these consumers of a topic.
+func expectedOf(t testing.TB, s rebalance.Strategy, cs []*pocketmq.Consumer, queues []pocketmq.MessageQueue) map[string][]pocketmq.MessageQueue {
+	t.Helper()
 	var members []string
 	for _, co := range cs {
 		members = append(members, co.ClientID())
@@ -45,7 +52,7 @@ func expected(t testing.TB, cs []*pocketmq.Consumer, queues []pocketmq.MessageQu
 	rebalance.SortMembers(members)
 	want := make(map[string][]pocketmq.MessageQueue)
 	for _, self := range members {
-		share, err := rebalance.Averagely.Allocate("g", self, queues, members)
+		share, err := s.Allocate("g", self, queues, members)
 		require.NoError(t, err)
 		want[self] = slices.Clone(share)
 		slices.SortFunc(want[self], pocketmq.MessageQueue.Compare)
@@ -180,6 +187,76 @@ func TestRB03_EqualInstanceNamesOfOneGroupAreRefused(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.StartProducer(t.Context(), pocketmq.ProducerConfig{Group: "p", InstanceName: "one"})
 		assert.ErrorIs(t, err, pocketmq.ErrDuplicateClient)
+	})
+}
+
+// firstLetters takes the first letter of a broker and of an instance for its room.
+type firstLetters struct{}
+
+func (firstLetters) BrokerRoom(q pocketmq.MessageQueue) string { return q.BrokerName[:1] }
+func (firstLetters) ConsumerRoom(clientID string) string {
+	_, name, _ := strings.Cut(clientID, "@")
+	return name[:1]
+}
+
+func TestRB01_EveryStrategySharesALiveTopicAsItsPureResultSays(t *testing.T) {
+	for _, s := range []rebalance.Strategy{
+		rebalance.AveragelyByCircle,
+		rebalance.ConsistentHash(rebalance.DefaultVirtualNodes),
+		rebalance.MachineRoomNearby(rebalance.Averagely, firstLetters{}),
+	} {
+		t.Run(s.Name(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := run(t, pocketmq.ClusterConfig{Groups: groups("r-a", "s-a", "t-a"), Topics: map[string]int{"T": 5}})
+				var in inbox
+				var cs []*pocketmq.Consumer
+				for _, name := range []string{"r1", "r2", "s1"} {
+					cs = append(cs, consumer(t, c, pocketmq.ConsumerConfig{
+						Group: "g", InstanceName: name, Subscriptions: all("T"), Strategy: s, Handler: in.handler(name),
+					}))
+				}
+				synctest.Wait()
+				queues := queuesOf(5, "r-a", "s-a", "t-a")
+				assert.Equal(t, expectedOf(t, s, cs, queues), holdings(cs))
+
+				p := producer(t, c, pocketmq.ProducerConfig{})
+				for i := range 60 {
+					_, err := p.SendTo(t.Context(), queues[i%len(queues)], text("T", "%d", i))
+					require.NoError(t, err)
+				}
+				synctest.Wait()
+				assert.Equal(t, numbers(60), in.bodies(), "once each")
+
+				require.NoError(t, cs[2].Shutdown(t.Context()))
+				cs = cs[:2]
+				synctest.Wait()
+				assert.Equal(t, expectedOf(t, s, cs, queues), holdings(cs))
+			})
+		})
+	}
+}
+
+func TestByConfigConsumersHoldTheirListsAndConsumeThem(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 4, "U": 1}})
+		var in inbox
+		lists := [][]pocketmq.MessageQueue{
+			{queue("T", "broker-a", 0), queue("T", "broker-a", 3), queue("U", "broker-a", 0)},
+			{queue("T", "broker-a", 1), queue("T", "broker-a", 2)},
+		}
+		for i, list := range lists {
+			co := consumer(t, c, pocketmq.ConsumerConfig{
+				Group: "g", Subscriptions: all("T", "U"), Strategy: rebalance.ByConfig(list...), Handler: in.handler(fmt.Sprint(i)),
+			})
+			assert.Equal(t, list, co.Assignment())
+		}
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		for i := range 40 {
+			_, err := p.Send(t.Context(), text([]string{"T", "T", "T", "U"}[i%4], "%d", i))
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		assert.Equal(t, numbers(40), in.bodies())
 	})
 }
 

@@ -33,6 +33,22 @@ const (
 	PermRead    Perm = 4
 )
 
+// String returns the permissions as Java's tools print them: "RW-" is readable,
+// writable, not inherited. Java: PermName.perm2String.
+func (p Perm) String() string {
+	text := []byte("---")
+	for i, bit := range []Perm{PermRead, PermWrite, PermInherit} {
+		if p&bit != 0 {
+			text[i] = "RWX"[i]
+		}
+	}
+	return string(text)
+}
+
+// Valid reports whether p is made of the permissions that exist, or of none.
+// Java: PermName.isValid.
+func (p Perm) Valid() bool { return p&^(PermRead|PermWrite|PermInherit) == 0 }
+
 // MasterID is the broker id of a group's master; slaves have higher ones.
 // Java: MixAll.MASTER_ID.
 const MasterID = 0

@@ -14,6 +14,12 @@ import (
 
 // Route is where a topic lies. It is shared by all who ask: nobody may change
 // it or what it holds. A changed route is a new Route.
+//
+// Differs from Java: static topics, whose queues are logical ones mapped to
+// brokers, are not known. Their queues are those of the brokers that the route
+// names, as in the official Go client. That client otherwise differs from both
+// in malformed OrderConfs: it panics at a semicolon at the end, and takes what
+// is no number for 0, which is an error here as in Java.
 type Route struct {
 	Topic string
 	protocol.TopicRoute
@@ -82,14 +88,17 @@ func hasMaster(brokers []protocol.BrokerData, name string) bool {
 }
 
 // ordered reads the queues of an ordered topic, "broker-a:4;broker-b:2".
-// Fields after the second are ignored.
+// Fields after the second are ignored, and so are semicolons at the end.
 func ordered(topic, conf string) ([]message.Queue, error) {
 	type share struct {
 		broker string
 		queues int
 	}
 	var shares []share
-	for part := range strings.SplitSeq(strings.TrimRight(conf, ";"), ";") {
+	if conf = strings.TrimRight(conf, ";"); conf == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(conf, ";") {
 		broker, rest, _ := strings.Cut(part, ":")
 		number, _, _ := strings.Cut(rest, ":")
 		n, err := strconv.ParseInt(number, 10, 32)

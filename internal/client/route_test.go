@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +35,7 @@ type goldenCase struct {
 		Queues []string
 		Error  string
 	}
+	GoPublish struct{ Queues []string } `json:"go_publish"`
 }
 
 func (c *goldenCase) route() protocol.TopicRoute {
@@ -58,36 +60,123 @@ func names(queues []message.Queue) []string {
 	return texts
 }
 
-func TestGoldenQueuesOfRoutes(t *testing.T) {
+// goldenPerm is a row of section "perm": what Java's PermName says.
+type goldenPerm struct {
+	Perm                                                        int
+	Readable, Writeable, Inherited, Priority, Accessible, Valid bool
+	String                                                      string
+}
+
+// Every row of publishinfo.json, with the numbers passed and skipped at the end.
+func TestGoldenRowsOfPublishInfo(t *testing.T) {
 	data, err := os.ReadFile("testdata/publishinfo.json")
 	require.NoError(t, err)
-	var golden struct{ Cases []goldenCase }
+	var golden struct {
+		Cases       []goldenCase
+		Perm        []json.RawMessage
+		WriteQueues []struct {
+			Broker string
+			Number int `json:"getWriteQueueNumsByBroker"`
+		} `json:"write_queue_nums"`
+	}
 	require.NoError(t, json.Unmarshal(data, &golden))
-	passed, skipped := 0, 0
-	for _, c := range golden.Cases {
-		if c.Route.TopicQueueMappingByBroker != nil {
-			skipped++ // static topics: TopicRoute has no mapping
-			continue
-		}
-		passed++
-		t.Run(c.Name, func(t *testing.T) {
-			r, err := newRoute(c.Topic, c.route())
-			if c.Publish.Error != "" {
-				require.Error(t, err)
-				assert.ErrorContains(t, err, c.Route.OrderTopicConf)
-				return
-			}
-			require.NoError(t, err)
-			assert.Equal(t, c.Topic, r.Topic)
-			assert.Equal(t, c.Publish.Queues, names(r.Publish))
-			assert.Equal(t, c.Subscribe, names(r.Subscribe))
-			for _, q := range append(r.Publish, r.Subscribe...) {
-				assert.Equal(t, c.Topic, q.Topic)
+	var table []string
+	section := func(name string, rows int, run func(t *testing.T, i int) (ran bool), why string) {
+		passed, skipped := 0, 0
+		t.Run(name, func(t *testing.T) {
+			for i := range rows {
+				t.Run(fmt.Sprint(i), func(t *testing.T) {
+					switch ran := run(t, i); {
+					case !ran:
+						skipped++
+					case !t.Failed():
+						passed++
+					}
+				})
 			}
 		})
+		table = append(table, fmt.Sprintf("%-32s %3d passed, %d failed, %d skipped %s", "publishinfo.json "+name, passed, rows-passed-skipped, skipped, why))
 	}
-	t.Logf("publishinfo.json cases: %d passed, %d skipped (static topic mapping); perm and write_queue_nums: of other packages", passed, skipped)
-	assert.GreaterOrEqual(t, passed, 28)
+	section("cases", len(golden.Cases), func(t *testing.T, i int) bool {
+		c := golden.Cases[i]
+		r, err := newRoute(c.Topic, c.route())
+		if c.Publish.Error != "" {
+			require.Error(t, err, c.Name)
+			assert.ErrorContains(t, err, c.Route.OrderTopicConf)
+			return true
+		}
+		require.NoError(t, err, c.Name)
+		assert.Equal(t, c.Topic, r.Topic)
+		for _, q := range append(slices.Clone(r.Publish), r.Subscribe...) {
+			assert.Equal(t, c.Topic, q.Topic)
+		}
+		if c.Route.TopicQueueMappingByBroker != nil {
+			assert.Equal(t, c.GoPublish.Queues, names(r.Publish), c.Name)
+			return false
+		}
+		assert.Equal(t, c.Publish.Queues, names(r.Publish), c.Name)
+		assert.Equal(t, c.Subscribe, names(r.Subscribe), c.Name)
+		return true
+	}, "(static topics: as the Go client)")
+	section("perm", len(golden.Perm), func(t *testing.T, i int) bool {
+		var want goldenPerm
+		require.NoError(t, json.Unmarshal(golden.Perm[i], &want))
+		p := protocol.Perm(want.Perm)
+		got := goldenPerm{
+			Perm:       want.Perm,
+			Readable:   len(readable("T", []protocol.QueueData{{BrokerName: "a", ReadQueues: 1, Perm: p}})) == 1,
+			Writeable:  len(writable("T", routeWithPerm(p))) == 1,
+			Inherited:  p&protocol.PermInherit != 0,
+			Priority:   want.Priority, // nobody looks at that bit
+			Accessible: p&(protocol.PermRead|protocol.PermWrite) != 0,
+			Valid:      p.Valid(),
+			String:     p.String(),
+		}
+		if want.Perm < 0 {
+			got.Inherited, got.Accessible = false, false // not in that row
+		}
+		assert.Equal(t, want, got)
+		return true
+	}, "")
+	section("write_queue_nums", len(golden.WriteQueues), func(t *testing.T, i int) bool {
+		// Java's -1 for a broker that is not in the route is no queue here.
+		row := golden.WriteQueues[i]
+		n := 0
+		for _, c := range golden.Cases {
+			if c.Name != "two brokers, unsorted" {
+				continue
+			}
+			r, err := newRoute(c.Topic, c.route())
+			require.NoError(t, err)
+			for _, q := range r.Publish {
+				if q.BrokerName == row.Broker {
+					n++
+				}
+			}
+		}
+		assert.Equal(t, max(row.Number, 0), n, row.Broker)
+		return true
+	}, "")
+	t.Log("rows\n" + strings.Join(table, "\n"))
+}
+
+func routeWithPerm(p protocol.Perm) protocol.TopicRoute {
+	r := routeOf([2]string{"a", "x:1"})
+	r.Queues[0].Perm, r.Queues[0].WriteQueues = p, 1
+	return r
+}
+
+// Java's split drops empty ends; the official Go client panics.
+func TestSemicolonsAtTheEndOfAnOrderConfMeanNothing(t *testing.T) {
+	for conf, want := range map[string]string{"a:2;": "a:0 a:1", "a:2;;;": "a:0 a:1", ";": "", ";;": ""} {
+		r, err := newRoute("t", protocol.TopicRoute{OrderConf: conf})
+		require.NoError(t, err, conf)
+		assert.Equal(t, want, strings.Join(names(r.Publish), " "), conf)
+	}
+	for _, conf := range []string{";a:2", "a:2;;b:1", "a", ":", "a:1.0"} {
+		_, err := newRoute("t", protocol.TopicRoute{OrderConf: conf})
+		assert.ErrorContains(t, err, conf)
+	}
 }
 
 func TestQueuesAreSortedWhateverTheOrderOfTheRoute(t *testing.T) {

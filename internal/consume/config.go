@@ -35,7 +35,7 @@ type Config struct {
 
 	From     protocol.ConsumeFrom // where a group without a committed offset starts
 	FromTime time.Time            // with ConsumeFromTime; brokers look at whole milliseconds
-	Strategy rebalance.Strategy   // shares queues among members; called by one goroutine at a time
+	Strategy rebalance.Strategy   // shares queues among members; called by one goroutine at a time, for other members too, see allocate
 
 	// Orderly calls one handler per queue at a time, with messages in the order
 	// of their offsets. A failed call is repeated, the same messages first, and

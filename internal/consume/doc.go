@@ -32,6 +32,9 @@
 //
 // # Where it differs from RocketMQ
 //
+//   - What a strategy answers is checked: a queue named twice, or one that is not
+//     the topic's, is refused, and one of the user's making is asked for all
+//     members' shares, to warn of gaps and overlaps. Java takes what it gets.
 //   - Flow control waits for acknowledgements, woken by them; Java tries again
 //     every 50 ms. A pull is sent only when a whole pull batch fits, so MaxCached
 //     is never exceeded; Java exceeds it by one batch.

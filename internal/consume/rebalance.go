@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -100,9 +99,6 @@ func (r *run) join(ctx context.Context) (outcome, error) {
 		}
 	}
 }
-
-// errStrategy marks what a strategy did wrong.
-var errStrategy = errors.New("allocation strategy")
 
 // final reports whether trying again cannot help a Start.
 func final(err error) bool {
@@ -375,38 +371,6 @@ func (r *run) askMembers(ctx context.Context, rd *round, broker string) ([]strin
 	members = slices.Compact(members)
 	rd.members[broker] = members
 	return members, nil
-}
-
-// allocate asks the strategy for this member's share. A share that is not part
-// of the queues, or names one twice, is refused, and a panic is an error.
-func (r *run) allocate(queues []message.Queue, members []string) (share []message.Queue, err error) {
-	strategy := r.cfg.Strategy
-	if !r.enter() {
-		return nil, protocol.ErrClosed
-	}
-	defer r.exit()
-	defer func() {
-		if v := recover(); v != nil {
-			r.log.Error("allocation strategy panicked", "strategy", fmt.Sprintf("%T", strategy), "panic", v, "stack", string(debug.Stack()))
-			err = fmt.Errorf("%w %T panicked: %v", errStrategy, strategy, v)
-		}
-	}()
-	// Clones: a strategy that reorders its arguments must not reorder the route.
-	share, err = strategy.Allocate(r.cfg.Group, r.cfg.ClientID, slices.Clone(queues), slices.Clone(members))
-	if err != nil {
-		return nil, fmt.Errorf("%w %s: %w", errStrategy, strategy.Name(), err)
-	}
-	known := make(map[message.Queue]bool, len(queues))
-	for _, q := range queues {
-		known[q] = true
-	}
-	for _, q := range share {
-		if !known[q] {
-			return nil, fmt.Errorf("%w %s: its share has %v twice, or it is no queue of the topic", errStrategy, strategy.Name(), q)
-		}
-		delete(known, q)
-	}
-	return share, nil
 }
 
 // take starts to consume a queue.

@@ -46,6 +46,7 @@ type run struct {
 	greeted map[string]bool                   // broker groups that got a heartbeat
 	lister  string                            // the broker group that listed the members last
 	unknown map[string]bool                   // topics without a route, reported
+	checked map[string]checkedShares          // by topic: the latest look at a strategy's shares
 
 	mu         sync.Mutex                   // guards everything below
 	active     bool                         // Start is done: queues are pulled as soon as they are taken
@@ -110,6 +111,7 @@ func newRun(cfg *Config, subs *subscriptions, base context.Context) *run {
 		first:    make(map[string]map[message.Queue]bool),
 		greeted:  make(map[string]bool),
 		unknown:  make(map[string]bool),
+		checked:  make(map[string]checkedShares),
 		held:     make(map[message.Queue]*heldQueue),
 		leaving:  make(map[*heldQueue]bool),
 		draining: make(map[message.Queue]*heldQueue),

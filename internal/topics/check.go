@@ -9,8 +9,6 @@ import (
 // route grows with them.
 const MaxQueues = 65535
 
-const allPerms = protocol.PermRead | protocol.PermWrite | protocol.PermInherit
-
 // check refuses what may not be created or updated from outside.
 func (t *Table) check(c protocol.TopicConfig) error {
 	if err := checkName(c.Name); err != nil {
@@ -23,7 +21,7 @@ func (t *Table) check(c protocol.TopicConfig) error {
 		return protocol.Errorf(protocol.InvalidParameter,
 			"topic[%s]: %d read and %d write queues; each must be 0 to %d and not both 0", c.Name, c.ReadQueues, c.WriteQueues, MaxQueues)
 	}
-	if c.Perm&^allPerms != 0 || c.Perm == 0 {
+	if !c.Perm.Valid() || c.Perm == 0 {
 		return protocol.Errorf(protocol.InvalidParameter,
 			"topic[%s]: permission %d; it is a sum of 4 (read), 2 (write) and 1 (inherit)", c.Name, c.Perm)
 	}
