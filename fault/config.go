@@ -54,8 +54,9 @@ func V5() Config { return Config{Enabled: true}.withDefaults() }
 // V4 returns the settings of RocketMQ 4, which isolates for longer: 550 ms for
 // 30 s, 1 s for 60 s, more latency for up to 10 min, and a failure for 30 s.
 //
-// Differs: there a failure isolates for 10 min, which for a broker that has
-// only been restarted is most of an outage.
+// Differs: there a failure isolates for 10 min, and a broker that was only
+// restarted gets nothing for that long. And only the settings are those of 4:
+// Select chooses as RocketMQ 5 does.
 func V4() Config {
 	return Config{
 		Enabled: true,
