@@ -276,8 +276,8 @@ func TestHowAttemptsAreReported(t *testing.T) {
 		"an answer":                       {fault.V5(), pocketmq.Fault{Err: busy}, false, sync, 0, 10 * time.Second, false},
 		"an answer to an async send":      {fault.V5(), pocketmq.Fault{Err: busy}, false, async, 0, 10 * time.Second, true},
 		"an answer about the message":     {fault.V5(), pocketmq.Fault{Err: bad}, false, sync, 0, 0, true},
-		"silence":                         {fault.V5(), pocketmq.Fault{Drop: true}, false, sync, 3 * time.Second, 10 * time.Second, true},
-		"silence, with a detector":        {detecting(), pocketmq.Fault{Drop: true}, false, sync, 3 * time.Second, 10 * time.Second, false},
+		"silence":                         {fault.V5(), pocketmq.Fault{Drop: true}, false, sync, 2500 * time.Millisecond, 10 * time.Second, true},
+		"silence, with a detector":        {detecting(), pocketmq.Fault{Drop: true}, false, sync, 2500 * time.Millisecond, 10 * time.Second, false},
 		"a cut link":                      {fault.V5(), pocketmq.Fault{}, true, sync, 0, 10 * time.Second, true},
 		"a cut link, with a detector":     {detecting(), pocketmq.Fault{}, true, sync, 0, 10 * time.Second, false},
 		"a cut link of an async send":     {detecting(), pocketmq.Fault{}, true, async, 0, 10 * time.Second, false},
@@ -289,7 +289,9 @@ func TestHowAttemptsAreReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 2}})
-				p := producer(t, c, pocketmq.ProducerConfig{Fault: tc.cfg, Retries: pocketmq.NoRetries})
+				p := producer(t, c, pocketmq.ProducerConfig{
+					Fault: tc.cfg, Retries: pocketmq.NoRetries, SendTimeout: 2500 * time.Millisecond, // between two rounds of the detector
+				})
 				_, err := p.Queues(t.Context(), "T")
 				require.NoError(t, err)
 				if tc.cut {
