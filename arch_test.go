@@ -71,11 +71,12 @@ var allowedImports = map[string]map[string]string{
 		"protocol": "sessions, routes and heartbeats",
 	},
 	"internal/consume": {
-		"filter":          "the exact tag test is the client's",
-		"internal/client": "client.Route is what it rebalances over; the calls go through its own interface",
-		"message":         "stored records are decoded here",
-		"protocol":        "pulls, offsets and member lists",
-		"rebalance":       "the strategy is asked here",
+		"filter":             "the exact tag test is the client's",
+		"internal/client":    "client.Route is what it rebalances over; the calls go through its own interface",
+		"internal/statefile": "a broadcasting member keeps its offsets itself",
+		"message":            "stored records are decoded here",
+		"protocol":           "pulls, offsets and member lists",
+		"rebalance":          "the strategy is asked here",
 	},
 	".": {
 		"fault":               "the producer's choice of a queue",

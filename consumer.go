@@ -5,7 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,7 +39,20 @@ type ConsumerConfig struct {
 	NameServers  []string
 	Transport    Transport
 
-	Subscriptions map[string]Filter // topic -> filter; all members of a group must have the same
+	Subscriptions map[string]Filter // topic -> filter; all members of a group must have the same. More by Subscribe
+
+	// Model says who gets a message: one member of the group (Clustering, the
+	// default), or every member (Broadcasting). A broadcasting consumer holds
+	// every queue, keeps its offsets itself, and gets nothing a second time: a
+	// message whose Handler failed is logged and passed over, as in RocketMQ
+	// (messageModel).
+	Model MessageModel
+	// OffsetDir is where a Broadcasting consumer keeps how far it has come, in
+	// <OffsetDir>/<client id>/<Group>/offsets.json; "" = in memory only, so that
+	// the next Start begins where From says. The file is found again by a consumer
+	// with the same InstanceName: without one every client id is new
+	// (rocketmq.client.localOffsetStoreDir).
+	OffsetDir string
 
 	// Handler consumes 1 to BatchSize messages of one queue. An error, or a
 	// panic, means all of them later again, after a delay that grows (see
@@ -97,10 +113,13 @@ type ConsumerConfig struct {
 type Consumer struct {
 	cfg    ConsumerConfig
 	id     identity
-	subs   map[string]filter.Tags
 	log    *slog.Logger
 	life   life
 	events *emitter // of the cluster that started it; nil otherwise
+	pauses consume.Pauses
+
+	mu   sync.Mutex // guards subs, and that engine is made of all of them
+	subs map[string]filter.Tags
 
 	client  *client.Client
 	engine  atomic.Pointer[consume.Engine] // nil before Start
@@ -132,6 +151,14 @@ func newConsumer(cfg ConsumerConfig, events *emitter) (*Consumer, error) {
 	}
 	if cfg.Handler == nil {
 		p.add("Handler is nil")
+	}
+	switch {
+	case cfg.Model != Clustering && cfg.Model != Broadcasting:
+		p.add("Model is %d, must be Clustering or Broadcasting", int(cfg.Model))
+	case cfg.OffsetDir != "" && cfg.Model == Clustering:
+		p.add("OffsetDir is for a Broadcasting consumer: brokers keep the offsets of a clustering group")
+	case cfg.OffsetDir != "" && strings.ContainsAny(cfg.InstanceName, `/\`):
+		p.add("InstanceName %q names a folder below OffsetDir and must not hold a slash or backslash", cfg.InstanceName)
 	}
 	if cfg.Strategy == nil {
 		cfg.Strategy = rebalance.Averagely
@@ -181,46 +208,51 @@ func (c *Consumer) Start(ctx context.Context) error {
 		var engine *consume.Engine
 		c.client = client.New(client.Config{
 			Node: c.id.clientID, NameServers: c.cfg.NameServers, Transport: c.cfg.Transport,
-			Peer:         peerFunc(func() { engine.MembersChanged() }),
+			Peer:         &consumerPeer{group: c.cfg.Group, engine: func() *consume.Engine { return engine }},
 			RouteRefresh: c.cfg.Timings.RouteRefresh, Heartbeat: c.cfg.Timings.ClientHeartbeat, Logger: c.log,
 			HeartbeatData: func() *protocol.HeartbeatRequest {
 				return &protocol.HeartbeatRequest{ClientID: c.id.clientID, Consumers: []protocol.ConsumerData{engine.ConsumerData()}}
 			},
 			RoutesChanged: func(topics []string) { engine.RoutesChanged(topics) },
 		})
+		offsetFile := ""
+		if c.cfg.OffsetDir != "" {
+			offsetFile = filepath.Join(c.cfg.OffsetDir, c.id.clientID, c.cfg.Group, "offsets.json")
+			if c.cfg.InstanceName == "" {
+				c.log.Warn("the offsets of this consumer are not found again, since its client id is new each time: give it an InstanceName", "file", offsetFile)
+			}
+		}
+		c.mu.Lock()
 		engine = consume.New(consume.Config{
-			Group: c.cfg.Group, ClientID: c.id.clientID, Client: c.client, Codec: c.codec,
-			Subscriptions: c.subs, Handler: c.cfg.Handler, From: c.cfg.From.from, FromTime: c.cfg.From.at, Strategy: c.cfg.Strategy,
+			Group: c.cfg.Group, ClientID: c.id.clientID, Model: c.cfg.Model, OffsetFile: offsetFile, Client: c.client, Codec: c.codec,
+			Subscriptions: c.subs, Pauses: &c.pauses, Handler: c.cfg.Handler, From: c.cfg.From.from, FromTime: c.cfg.From.at, Strategy: c.cfg.Strategy,
 			Concurrency: c.cfg.Concurrency, BatchSize: c.cfg.BatchSize, PullBatchSize: c.cfg.PullBatchSize, MaxCached: c.cfg.MaxCached,
 			MaxCachedBytes: c.cfg.MaxCachedBytes, MaxCachedTotal: c.cfg.MaxCachedTotal, MaxSpan: c.cfg.MaxSpan,
 			CloseTimeout: c.cfg.CloseTimeout,
 			Rebalance:    c.cfg.Timings.Rebalance, RebalanceRetry: c.cfg.Timings.RebalanceRetry, RouteRetry: c.cfg.Timings.RouteRetry,
 			LockRenew: c.cfg.Timings.LockRenew, LockClientLife: c.cfg.Timings.LockClientLife, OrderlySuspend: c.cfg.Timings.OrderlySuspend,
 			Orderly:       c.cfg.Orderly,
-			OffsetPersist: c.cfg.Timings.OffsetPersist, PullSuspend: c.cfg.Timings.PullSuspend, PullErrorDelay: c.cfg.Timings.PullErrorDelay,
+			OffsetPersist: c.cfg.Timings.OffsetPersist, PullSuspend: c.cfg.Timings.PullSuspend, PullErrorDelay: c.cfg.Timings.PullErrorDelay, PullExpire: c.cfg.Timings.PullExpire,
 			DelayLevels: c.cfg.Timings.DelayLevels, Logger: c.log,
 			OnRebalanced: func(r consume.Rebalanced) {
 				c.events.emit(c.id.clientID, func(b EventBase) Event {
 					return Rebalanced{b, c.cfg.Group, c.id.clientID, r.Topic, r.Before, r.After, r.Reason}
 				})
 			},
+			OnIdle: func(i consume.Idle) {
+				c.events.emit(c.id.clientID, func(b EventBase) Event {
+					return ConsumerIdle{b, c.cfg.Group, c.id.clientID, i.Topic, i.Members, i.Queues}
+				})
+			},
 		})
 		c.engine.Store(engine)
+		c.mu.Unlock()
 		c.client.Start()
 		u.add(func() { _ = c.client.Close() })
 		err = engine.Start(ctx)
 		started = err == nil
 		return err
 	})
-}
-
-// peerFunc is the way back from brokers: every notice means a rebalance.
-type peerFunc func()
-
-func (f peerFunc) NotifyConsumerIDsChanged(*protocol.NotifyConsumerIDsChangedRequest) { f() }
-
-func (f peerFunc) GetConsumerRunningInfo(context.Context, *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
-	return nil, protocol.Errorf(protocol.RequestCodeNotSupported, "not supported")
 }
 
 // Shutdown stops pulling, lets the running handlers end, commits, and leaves the
@@ -307,5 +339,5 @@ func (c *Consumer) Status() ConsumerStatus {
 		return ConsumerStatus{}
 	}
 	s := engine.Status()
-	return ConsumerStatus{Received: s.Received, Consumed: s.Consumed, Failed: s.Failed, Running: s.Running, Undecodable: s.Undecodable}
+	return ConsumerStatus{Received: s.Received, Consumed: s.Consumed, Failed: s.Failed, Running: s.Running, Idle: s.Idle, Undecodable: s.Undecodable}
 }

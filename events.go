@@ -64,7 +64,16 @@ type Rebalanced struct {
 	EventBase
 	Group, Client, Topic string
 	Before, After        []MessageQueue // sorted
-	Reason               string         // "start", "members changed", "route changed", "periodic", "retry"
+	Reason               string         // "start", "subscriptions changed", "members changed", "route changed", "periodic", "retry"
+}
+
+// ConsumerIdle: a consumer got none of a topic's queues, the other members have
+// them all. It is told once, until the consumer gets some and loses them again.
+// The remedy is more queues, or fewer consumers.
+type ConsumerIdle struct {
+	EventBase
+	Group, Client, Topic string
+	Members, Queues      int // of the group, of the topic
 }
 
 // BrokerAvoided: a producer began to avoid a broker that was slow or failed (see

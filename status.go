@@ -63,9 +63,26 @@ type ConsumerStatus struct {
 	Consumed int64 // messages whose handler returned nil
 	Failed   int64 // failed deliveries
 	Running  int   // handlers running now
+	// Idle are the subscribed topics of which other members got every queue,
+	// sorted; nil for none. More queues, or fewer consumers, are the remedy.
+	Idle []string
 	// Undecodable counts stored messages that could not be decoded, or inflated
 	// to more than 16 MiB. They are logged as errors and passed over.
 	Undecodable int64
+}
+
+// QueueStatus is a snapshot of one queue that a consumer holds. Java:
+// ProcessQueueInfo.
+type QueueStatus struct {
+	Queue          MessageQueue
+	Cached         int       // messages received and not finished
+	CachedBytes    int64     // of them, as they are stored
+	CommitOffset   int64     // the lowest unfinished offset: what is committed next
+	NextPullOffset int64     // where the next pull begins
+	Locked         bool      // Orderly: the broker's lock is held, and young enough to count
+	Paused         bool      // by Pause
+	Pulling        bool      // a pull is under way; a broker may hold it for PullSuspend
+	LastPull       time.Time // when it, or the one before, was sent
 }
 
 // ProducerStatus counts what a producer did since its Start. A batch counts

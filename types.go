@@ -21,6 +21,15 @@ type (
 	Compression  = message.Compression
 	Perm         = protocol.Perm
 	Transport    = protocol.Transport
+	MessageModel = protocol.MessageModel
+)
+
+// How a consumer group shares the messages of a topic. Java: MessageModel.
+const (
+	// Clustering: each message goes to one member of the group.
+	Clustering = protocol.Clustering
+	// Broadcasting: each message goes to every member.
+	Broadcasting = protocol.Broadcasting
 )
 
 // How bodies over ProducerConfig.CompressOver are compressed. Zlib is what

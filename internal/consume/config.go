@@ -19,12 +19,20 @@ type Config struct {
 	ClientID string // this member's id, as brokers list it
 	Model    protocol.MessageModel
 
+	// OffsetFile is where a broadcasting member keeps how far it has come; "" =
+	// in memory only, so that the next Start begins where From says.
+	OffsetFile string
+
 	Client Client         // routes and connections
 	Codec  *message.Codec // decodes what is delivered; outlives the engine
 
 	// Subscriptions maps each topic to its filter; the zero filter is
 	// everything. Empty is legal.
 	Subscriptions map[string]filter.Tags
+
+	// Pauses are the queues that are neither pulled nor handed out. Whoever
+	// changes it calls PausesChanged. nil: none, for ever.
+	Pauses *Pauses
 
 	// Handler consumes 1 to BatchSize messages of one queue. nil: consumed. An
 	// error or a panic: every message of the call is delivered again later, as a
@@ -63,6 +71,7 @@ type Config struct {
 	OffsetPersist  time.Duration // between two commits
 	PullSuspend    time.Duration // how long a broker may hold a pull
 	PullErrorDelay time.Duration // after a failed pull
+	PullExpire     time.Duration // a queue whose last pull is older is dropped and taken anew
 
 	// Of an orderly engine.
 	LockRenew      time.Duration // between two renewals of all locks
@@ -80,13 +89,24 @@ type Config struct {
 	// outside all locks, in order. It must not block: the rebalance loop waits
 	// for it.
 	OnRebalanced func(Rebalanced)
+
+	// OnIdle, when not nil, is told when a topic's queues all went to other
+	// members of a clustering group. The same rules as for OnRebalanced.
+	OnIdle func(Idle)
 }
 
 // Rebalanced tells that the queues held of one topic changed.
 type Rebalanced struct {
 	Topic         string
 	Before, After []message.Queue // sorted; owned by the receiver
-	Reason        string          // "start", "members changed", "route changed", "periodic" or "retry"
+	Reason        string          // "start", "subscriptions changed", "members changed", "route changed", "periodic" or "retry"
+}
+
+// Idle tells that this member got none of a topic's queues.
+type Idle struct {
+	Topic   string
+	Members int // of the group
+	Queues  int // that they share
 }
 
 // Status is a snapshot of an engine's counters, all since the last Start.
@@ -96,6 +116,8 @@ type Status struct {
 	Failed      int64 // failed deliveries, in messages
 	Undecodable int64 // records passed over because they do not decode
 	Running     int   // handler calls that have not returned
+
+	Idle []string // topics of which other members got every queue, sorted
 }
 
 // redeliveryDelay returns how long a message waits after its n-th failure,

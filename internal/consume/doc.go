@@ -1,8 +1,8 @@
 // Package consume is the engine of a push consumer: it takes its share of a
 // group's queues, pulls them, hands messages to a handler and commits offsets.
-// Clustering and concurrent consumption only. Java: DefaultMQPushConsumerImpl,
-// RebalanceImpl, PullMessageService, ProcessQueue,
-// ConsumeMessageConcurrentlyService, RemoteBrokerOffsetStore.
+// Java: DefaultMQPushConsumerImpl, RebalanceImpl, PullMessageService,
+// ProcessQueue, ConsumeMessageConcurrentlyService, RemoteBrokerOffsetStore,
+// LocalFileOffsetStore.
 //
 //	notice, route, 20 s ──> rebalance loop ── take, drop ──> held queues
 //	                                                            │ one pull goroutine each
@@ -19,7 +19,8 @@
 //   - A committed offset never passes an unfinished message: it is the lowest
 //     unfinished offset of the queue, or the end of what was received.
 //   - A group without a committed offset starts where From says, for the queues
-//     that the topic's route showed while Start ran. A queue that appears later
+//     that the topic's route showed while Start, or the topic's Subscribe, ran. A
+//     queue that appears later
 //     starts at its minimum, whatever From says, so that nothing sent meanwhile
 //     is skipped; with ConsumeFromTime it starts at that time, or at that of
 //     Start if it is earlier. A start offset that From decided is committed at
@@ -27,6 +28,10 @@
 //     member that takes the queue over does not decide anew.
 //   - While handlers of a revoked queue still run, this client does not take the
 //     same queue again.
+//   - Rounds run one after the other, whatever asks for them. A queue taken anew
+//     asks for its offset; nothing is left of the time before.
+//   - Before a pull relies on a version of a subscription, its broker has had a
+//     heartbeat with that version.
 //   - Nothing polls. An engine whose pulls are held by brokers wakes for its own
 //     timers only.
 //
@@ -42,6 +47,8 @@
 //     Notices that arrive during a round are served by one more round.
 //   - PullOffsetMoved is handled in place: the queue goes on at the broker's
 //     offset, at once. Java drops the queue and rebalances.
+//   - A changed filter applies to what no handler has got yet; the queue is kept.
+//   - A broadcasting member keeps the offsets of queues that it does not hold.
 //   - A failed message is delivered again by this client, after the delay of
 //     level 3 + (attempt - 1), and stays unfinished meanwhile.
 //   - The commit offset also passes what the broker has scanned without a match,
@@ -56,6 +63,7 @@
 // # Locks
 //
 // Engine.mu guards the life of the engine, run.mu everything that moves while it
-// runs. Both are leaves: nothing blocks, calls out or touches a channel under
-// them.
+// runs. Nothing blocks, calls out or touches a channel under them. The subscriptions,
+// the Pauses and a broadcasting member's offsets have locks of their own, which are
+// leaves; those of Pauses and offsets may be taken under run.mu.
 package consume

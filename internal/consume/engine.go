@@ -51,6 +51,9 @@ const (
 func New(cfg Config) *Engine {
 	cfg.Subscriptions = maps.Clone(cfg.Subscriptions)
 	cfg.DelayLevels = slices.Clone(cfg.DelayLevels)
+	if cfg.Pauses == nil {
+		cfg.Pauses = new(Pauses)
+	}
 	e := &Engine{cfg: cfg, hard: make(chan struct{})}
 	e.subs = newSubscriptions(&e.cfg)
 	return e
@@ -84,8 +87,9 @@ func (e *Engine) Start(ctx context.Context) error {
 		e.mu.Unlock()
 		return fmt.Errorf("consume: group %q is started already", e.cfg.Group)
 	}
-	e.subs.start(time.Now())
-	r := newRun(&e.cfg, e.subs, base)
+	now := time.Now()
+	e.subs.start(now)
+	r := newRun(&e.cfg, e.subs, base, now)
 	started := make(chan struct{})
 	e.mu.state, e.mu.run, e.mu.cancelStart, e.mu.started = stateStarting, r, cancel, started
 	e.mu.Unlock()

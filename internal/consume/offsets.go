@@ -16,70 +16,54 @@ import (
 // RebalancePushImpl.computePullFromWhereWithException.
 //
 // A committed offset always counts. Without one, From decides for queues that
-// were in the topic's route while Start ran: the end of the queue, its minimum,
-// or the first message stored at FromTime or later. Any other queue starts at
-// its minimum; with FromTime where the earlier of FromTime and Start lies. What
-// was decided is committed at once, so that a member which takes the queue over
-// decides the same. A 0 need not be: a broker answers 0 for an uncommitted queue
-// that holds message 0. With FromTime nobody wants that answer, so 0 is
-// committed too. An internal topic starts at its minimum, whatever From says.
-// Differs: with FromTime Java starts a retry topic at its end.
+// were in the topic's route while Start, or the topic's Subscribe, ran: the end of
+// the queue, its minimum, or the first message stored at FromTime or later. Any
+// other queue starts at its minimum; with FromTime where the earlier of FromTime
+// and Start lies. What was decided is committed at once, so that a member which
+// takes the queue over decides the same. A 0 need not be: a broker answers 0 for
+// an uncommitted queue that holds message 0. With FromTime nobody wants that
+// answer, so 0 is committed too. An internal topic starts at its minimum, whatever
+// From says. Differs: with FromTime Java starts a retry topic at its end.
 //
 // The committed offset is asked for again after the end, or after what a future
 // FromTime has found: another member may have decided in between, and messages
 // sent after its Start lie below our end.
 //
-// It returns the offset and what the broker has committed, -1 when that is
-// nothing, or 0: the broker answers 0 for both.
+// A broadcasting member looks into its own table, where 0 is an offset as any.
+//
+// It returns the offset and what is known to be committed, -1 when that is
+// nothing, or the broker's 0, which may be either.
 func (r *run) startOffset(ctx context.Context, q message.Queue, sub subscription) (start, committed int64, err error) {
-	from := r.cfg.From
-	if sub.internal { // what lies there was the group's already: nothing is skipped
-		from = protocol.ConsumeFromFirst
+	if r.local != nil {
+		if start, err = r.localStart(ctx, q, sub); err != nil {
+			return 0, -1, fmt.Errorf("start offset of %v: %w", q, err)
+		}
+		return start, start, nil
 	}
+	from := r.startFrom(q, sub)
 	err = r.call(ctx, q.BrokerName, offsetTimeout, func(ctx context.Context, conn protocol.BrokerConn) error {
 		committed = -1
 		found := false
 		if start, found, err = r.committedOffset(ctx, conn, q); err != nil {
 			return err
 		}
-		switch {
-		case found:
-		case from == protocol.ConsumeFromLast && r.first[q.Topic][q]:
-			resp, err := conn.GetMaxOffset(ctx, &protocol.GetMaxOffsetRequest{Topic: q.Topic, QueueID: q.QueueID})
-			if err != nil {
-				return fmt.Errorf("end of the queue: %w", err)
-			}
-			if start, found, err = r.committedOffset(ctx, conn, q); err != nil {
+		if !found {
+			if start, err = r.offsetBy(ctx, conn, q, from); err != nil {
 				return err
 			}
-			if !found {
-				start = resp.Offset
+			if from.policy != protocol.ConsumeFromFirst {
+				decided := start
+				if start, found, err = r.committedOffset(ctx, conn, q); err != nil {
+					return err
+				}
+				if !found {
+					start = decided
+				}
 			}
-		case from == protocol.ConsumeFromTime:
-			since := r.cfg.FromTime
-			if began := sub.since; began.Before(since) && !r.first[q.Topic][q] {
-				since = began
-			}
-			resp, err := conn.SearchOffset(ctx, &protocol.SearchOffsetRequest{Topic: q.Topic, QueueID: q.QueueID, Time: since})
-			if err != nil {
-				return fmt.Errorf("offset of %v: %w", since, err)
-			}
-			if start, found, err = r.committedOffset(ctx, conn, q); err != nil {
-				return err
-			}
-			if !found {
-				start = resp.Offset
-			}
-		default:
-			resp, err := conn.GetMinOffset(ctx, &protocol.GetMinOffsetRequest{Topic: q.Topic, QueueID: q.QueueID})
-			if err != nil {
-				return fmt.Errorf("minimum of the queue: %w", err)
-			}
-			start = resp.Offset
 		}
 		if start <= 0 {
 			start = 0
-			if found || from != protocol.ConsumeFromTime {
+			if found || from.policy != protocol.ConsumeFromTime {
 				return nil
 			}
 		}
@@ -95,6 +79,70 @@ func (r *run) startOffset(ctx context.Context, q message.Queue, sub subscription
 		return 0, -1, fmt.Errorf("start offset of %v: %w", q, err)
 	}
 	return start, committed, nil
+}
+
+// localStart is startOffset for a broadcasting member. The round saves what was
+// decided.
+func (r *run) localStart(ctx context.Context, q message.Queue, sub subscription) (start int64, err error) {
+	if start, found := r.local.get(q); found {
+		return start, nil
+	}
+	err = r.call(ctx, q.BrokerName, offsetTimeout, func(ctx context.Context, conn protocol.BrokerConn) (err error) {
+		start, err = r.offsetBy(ctx, conn, q, r.startFrom(q, sub))
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	start = max(start, 0)
+	r.local.put(q, start)
+	return start, nil
+}
+
+// startPoint is where a queue without a committed offset starts.
+type startPoint struct {
+	policy protocol.ConsumeFrom
+	time   time.Time // with ConsumeFromTime
+}
+
+// startFrom decides by which rule a queue without a committed offset starts.
+func (r *run) startFrom(q message.Queue, sub subscription) startPoint {
+	known := r.first[q.Topic][q]
+	switch {
+	case sub.internal: // what lies there was the group's already: nothing is skipped
+	case r.cfg.From == protocol.ConsumeFromLast && known:
+		return startPoint{policy: protocol.ConsumeFromLast}
+	case r.cfg.From == protocol.ConsumeFromTime:
+		since := r.cfg.FromTime
+		if !known && sub.since.Before(since) {
+			since = sub.since
+		}
+		return startPoint{policy: protocol.ConsumeFromTime, time: since}
+	}
+	return startPoint{policy: protocol.ConsumeFromFirst}
+}
+
+// offsetBy asks a broker where in a queue a start point lies.
+func (r *run) offsetBy(ctx context.Context, conn protocol.BrokerConn, q message.Queue, from startPoint) (int64, error) {
+	switch from.policy {
+	case protocol.ConsumeFromLast:
+		resp, err := conn.GetMaxOffset(ctx, &protocol.GetMaxOffsetRequest{Topic: q.Topic, QueueID: q.QueueID})
+		if err != nil {
+			return 0, fmt.Errorf("end of the queue: %w", err)
+		}
+		return resp.Offset, nil
+	case protocol.ConsumeFromTime:
+		resp, err := conn.SearchOffset(ctx, &protocol.SearchOffsetRequest{Topic: q.Topic, QueueID: q.QueueID, Time: from.time})
+		if err != nil {
+			return 0, fmt.Errorf("offset of %v: %w", from.time, err)
+		}
+		return resp.Offset, nil
+	}
+	resp, err := conn.GetMinOffset(ctx, &protocol.GetMinOffsetRequest{Topic: q.Topic, QueueID: q.QueueID})
+	if err != nil {
+		return 0, fmt.Errorf("minimum of the queue: %w", err)
+	}
+	return resp.Offset, nil
 }
 
 // committedOffset asks for the group's committed offset.
@@ -259,6 +307,12 @@ func (r *run) commitAll(ctx context.Context, queues []*heldQueue) []unstored {
 // commitTo commits the offsets of queues of one broker, one after the other,
 // until it does not answer. It returns what failed: no queues if nothing did.
 func (r *run) commitTo(ctx context.Context, queues []*heldQueue) unstored {
+	if r.local != nil {
+		if err := r.commitLocal(queues); err != nil {
+			return unstored{broker: queues[0].queue.BrokerName, queues: queues, err: err}
+		}
+		return unstored{}
+	}
 	var failed unstored
 	for i, h := range queues {
 		err := r.commit(ctx, h)
@@ -346,6 +400,9 @@ func (r *run) lost(failed []unstored) error {
 // commit tells the broker a queue's commit offset unless it has it. One call at
 // a time per queue, each with the newest offset: the last one wins at the broker.
 func (r *run) commit(ctx context.Context, h *heldQueue) error {
+	if r.local != nil {
+		return r.commitLocal([]*heldQueue{h})
+	}
 	select {
 	case h.committing <- struct{}{}:
 	default:
@@ -370,6 +427,11 @@ func (r *run) commit(ctx context.Context, h *heldQueue) error {
 			return err
 		})
 		if err != nil {
+			if !answered(err) { // it is open what the broker has
+				r.mu.Lock()
+				h.committed = -1
+				r.mu.Unlock()
+			}
 			return err
 		}
 	}
@@ -377,5 +439,27 @@ func (r *run) commit(ctx context.Context, h *heldQueue) error {
 	h.committed = offset
 	delete(r.leaving, h)
 	r.mu.Unlock()
+	return nil
+}
+
+// commitLocal commits the offsets of queues in a broadcasting member's own table,
+// and saves it.
+func (r *run) commitLocal(queues []*heldQueue) error {
+	offsets := make([]int64, len(queues))
+	r.mu.Lock()
+	for i, h := range queues {
+		offsets[i] = h.pq.commit()
+		r.local.put(h.queue, offsets[i]) // under the lock: the newest is put last
+	}
+	r.mu.Unlock()
+	if err := r.local.save(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, h := range queues {
+		h.committed = offsets[i]
+		delete(r.leaving, h)
+	}
 	return nil
 }

@@ -66,18 +66,18 @@ func (r *run) release(ctx context.Context) {
 	}
 	r.mu.Unlock()
 	if len(queues) > 0 {
-		r.letGo(ctx, queues)
+		r.warn(r.letGo(ctx, queues))
 	}
 }
 
-// letGo commits the offsets of dropped queues, then unlocks them.
-func (r *run) letGo(ctx context.Context, queues []*heldQueue) {
+// letGo commits the offsets of dropped queues, then unlocks them. It returns the
+// commits that failed.
+func (r *run) letGo(ctx context.Context, queues []*heldQueue) []unstored {
 	r.regain(ctx, queues)
 	failed := r.commitAll(ctx, queues)
 	if ctx.Err() != nil { // the run halts, and leave does it
-		return
+		return nil
 	}
-	r.warn(failed)
 	r.unlock(ctx, namesOf(queues), true)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,6 +88,7 @@ func (r *run) letGo(ctx context.Context, queues []*heldQueue) {
 			delete(r.draining, h.queue)
 		}
 	}
+	return failed
 }
 
 // namesOf returns the queues that are held.

@@ -5,8 +5,8 @@ package consume
 // owner guards it. Java: ProcessQueue, whose tree is a ring here, because
 // offsets arrive in ascending order.
 //
-// Every message put gets the next sequence number; sequence numbers are never
-// used twice, also not after reset. The ring holds [head, tail).
+// Every message put gets the next sequence number; sequence numbers of
+// messages that were taken are never used twice, also not after reset. The ring holds [head, tail).
 //
 //	done      taken, done, delayed      ready
 //	─────── head ─────────────── cursor ───── tail
@@ -206,6 +206,24 @@ func (p *processQueue) reset(offset int64) (freed int64) {
 	return freed
 }
 
+// rewind forgets the messages behind the last one that was ever taken, and goes
+// on at the first of them. It returns the bytes set free.
+func (p *processQueue) rewind() (freed int64) {
+	for p.tail > p.cursor {
+		s := p.at(p.tail - 1)
+		if s.state != slotReady || s.attempts > 0 {
+			break
+		}
+		p.end = s.offset
+		freed += int64(len(s.data))
+		*s = slot{}
+		p.count--
+		p.tail--
+	}
+	p.bytes -= freed
+	return freed
+}
+
 // drop ends the window. The commit offset stays what it is: what is acknowledged
 // later does not count. It returns the bytes set free.
 func (p *processQueue) drop() (freed int64) {
@@ -231,6 +249,19 @@ func (p *processQueue) span() int64 {
 		return 0
 	}
 	return p.at(p.tail-1).offset - p.at(p.head).offset
+}
+
+// bounds returns the lowest and the highest offset that is not finished, 0 for
+// none.
+func (p *processQueue) bounds() (first, last int64) {
+	if p.head == p.tail {
+		return 0, 0
+	}
+	at := p.tail - 1
+	for p.at(at).state == slotDone {
+		at-- // not below head, which is unfinished
+	}
+	return p.at(p.head).offset, p.at(at).offset
 }
 
 // ready returns how many messages could be taken.

@@ -56,7 +56,7 @@ func (r *run) awaitRoom(ctx context.Context, h *heldQueue) bool {
 // hasRoomLocked reports whether flow control allows a pull.
 func (r *run) hasRoomLocked(h *heldQueue) bool {
 	cfg, p := r.cfg, &h.pq
-	return p.count+min(cfg.PullBatchSize, cfg.MaxCached) <= cfg.MaxCached &&
+	return !h.blocked && p.count+min(cfg.PullBatchSize, cfg.MaxCached) <= cfg.MaxCached &&
 		p.bytes < cfg.MaxCachedBytes &&
 		(cfg.Orderly || p.span() <= cfg.MaxSpan) &&
 		r.cached < cfg.MaxCachedTotal
@@ -116,10 +116,11 @@ func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 
 	r.mu.Lock()
 	offset, commit := h.pq.end, h.pq.commit()
-	owned := r.ownsLocked(h, time.Now())
-	r.mu.Unlock()
 	begun := time.Now()
-	carries := commit > 0 && id == protocol.MasterID && owned // a slave takes no commits
+	owned := r.ownsLocked(h, begun)
+	h.lastPull, h.pulling = begun, true
+	r.mu.Unlock()
+	carries := commit > 0 && id == protocol.MasterID && owned && r.local == nil // a slave takes no commits
 	resp, err := conn.PullMessage(callCtx, &protocol.PullMessageRequest{
 		Group:          r.cfg.Group,
 		Topic:          h.queue.Topic,
@@ -132,9 +133,7 @@ func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 		ExpressionType: protocol.ExpressionTag,
 		SubVersion:     h.version,
 	})
-	if carries {
-		r.pullCarried(h, commit, err)
-	}
+	r.pullEnded(h, carries, commit, err)
 	if ctx.Err() != nil {
 		return 0
 	}
@@ -277,12 +276,16 @@ func (r *run) pullFailed(ctx context.Context, h *heldQueue, err error) time.Dura
 	return r.cfg.PullErrorDelay
 }
 
-// pullCarried notes the commit that a pull carried. The broker may have served
-// it after a later UpdateConsumerOffset, so an older one has to be replaced, and
-// after an error it is open what the broker has.
-func (r *run) pullCarried(h *heldQueue, commit int64, err error) {
+// pullEnded notes that a pull is over, and the commit that it carried. The broker
+// may have served it after a later UpdateConsumerOffset, so an older one has to be
+// replaced, and after an error it is open what the broker has.
+func (r *run) pullEnded(h *heldQueue, carries bool, commit int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	h.pulling = false
+	if !carries {
+		return
+	}
 	if err != nil {
 		commit = -1
 	}

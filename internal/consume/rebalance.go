@@ -23,6 +23,7 @@ const (
 	retried
 	periodic
 	starting
+	subscribed
 )
 
 // String names the most telling reason.
@@ -30,6 +31,8 @@ func (s reasons) String() string {
 	switch {
 	case s&starting != 0:
 		return "start"
+	case s&subscribed != 0:
+		return "subscriptions changed"
 	case s&membersChanged != 0:
 		return "members changed"
 	case s&routeChanged != 0:
@@ -50,17 +53,21 @@ func (r *run) trigger(why reasons) {
 
 // outcome tells what a round left undone.
 type outcome struct {
-	missing bool  // some topic has no route
-	refused bool  // some queue is locked by another member still
-	err     error // what failed; nil = settled
+	missing bool             // some topic has no route
+	refused bool             // some queue is locked by another member still
+	err     error            // what failed; nil = settled
+	topics  map[string]error // what failed, by topic. No route is no failure
+	lost    map[string]error // offsets of topics no longer subscribed that are not known to be stored
 }
 
 // round is the state of one round.
 type round struct {
+	start   bool                // Start runs
+	asked   map[string]bool     // topics that a caller waits for
+	changed bool                // of what is held; brokers were told anew
 	names   error               // no name server answered: none is asked again in this round
 	down    map[string]error    // broker groups that did not answer: not asked again in this round
 	members map[string][]string // by the broker group that listed them
-	start   bool                // Start runs
 	refused bool                // another member has the lock of a queue that is ours now
 }
 
@@ -68,9 +75,14 @@ type round struct {
 // that has a route. It tries again while something fails and ctx lasts. Nothing
 // is pulled yet.
 func (r *run) join(ctx context.Context) (outcome, error) {
-	for _, topic := range r.subs.topics() {
-		r.cfg.Client.Watch(topic)
+	if r.cfg.Model == protocol.Broadcasting {
+		local, err := openLocalOffsets(r.cfg.OffsetFile)
+		if err != nil {
+			return outcome{}, fmt.Errorf("consume: start of group %q: %w", r.cfg.Group, err)
+		}
+		r.local = local
 	}
+	r.watch()
 	for first := true; ; first = false {
 		for _, topic := range r.subs.topics() {
 			if _, err := r.route(ctx, topic, !first, nil); err != nil && !errors.Is(err, protocol.ErrNoRoute) {
@@ -78,13 +90,9 @@ func (r *run) join(ctx context.Context) (outcome, error) {
 			}
 		}
 		if first {
-			if err := r.cfg.Client.HeartbeatAll(ctx); err != nil {
-				r.log.Warn("not every broker took the heartbeat", "error", err)
-			} else {
-				r.greetAll()
-			}
+			r.announce(ctx)
 		}
-		out := r.round(ctx, true)
+		out := r.round(ctx, &round{start: true})
 		if out.err == nil && ctx.Err() == nil {
 			return out, nil
 		}
@@ -100,13 +108,16 @@ func (r *run) join(ctx context.Context) (outcome, error) {
 	}
 }
 
+// errOffsetFile marks that a broadcasting member's file could not be written.
+var errOffsetFile = errors.New("offset file")
+
 // final reports whether trying again cannot help a Start.
 func final(err error) bool {
 	switch code(err) {
 	case protocol.NoPermission, protocol.RequestCodeNotSupported, protocol.InvalidParameter, protocol.MessageIllegal, protocol.IllegalOperation:
 		return true
 	}
-	return errors.Is(err, errStrategy)
+	return errors.Is(err, errStrategy) || errors.Is(err, errOffsetFile)
 }
 
 // startError tells why a join ended with its context.
@@ -155,11 +166,9 @@ func (r *run) rebalanceLoop(last outcome) {
 			why = retried
 		case <-ticker.C:
 		}
-		before := make(map[string][]message.Queue)
-		for _, topic := range r.subs.topics() {
-			before[topic] = r.assignment(topic)
-		}
-		next := r.round(r.ctx, false)
+		before := r.heldByTopic()
+		asks := r.openAsks()
+		next := r.round(r.ctx, &round{asked: topicsOf(asks)})
 		if r.ctx.Err() != nil {
 			return
 		}
@@ -167,9 +176,14 @@ func (r *run) rebalanceLoop(last outcome) {
 			r.log.Warn("rebalance not settled, trying again", "delay", r.cfg.RebalanceRetry, "error", next.err)
 		}
 		last = next
-		for _, topic := range slices.Sorted(maps.Keys(before)) {
+		after := r.heldByTopic()
+		for topic := range before {
+			after[topic] = after[topic]
+		}
+		for _, topic := range slices.Sorted(maps.Keys(after)) {
 			r.report(topic, before[topic], why)
 		}
+		r.settle(asks, next)
 	}
 }
 
@@ -203,12 +217,16 @@ func (r *run) report(topic string, before []message.Queue, why reasons) {
 	}
 }
 
-// round rebalances every topic once. start is set while Start runs.
-func (r *run) round(ctx context.Context, start bool) outcome {
-	rd := &round{start: start, down: make(map[string]error), members: make(map[string][]string)}
-	var out outcome
+// round lets go of topics that are not subscribed any more, tells brokers of
+// subscriptions that have changed, and rebalances every topic once.
+func (r *run) round(ctx context.Context, rd *round) outcome {
+	rd.down, rd.members = make(map[string]error), make(map[string][]string)
+	out := outcome{topics: make(map[string]error)}
 	var errs []error
 	r.release(ctx)
+	out.lost = r.dropUnsubscribed()
+	r.watch()
+	r.announce(ctx)
 	for _, sub := range r.subs.all() {
 		topic := sub.topic
 		route, err := r.route(ctx, topic, false, rd.names)
@@ -222,21 +240,28 @@ func (r *run) round(ctx context.Context, start bool) outcome {
 			continue
 		case err != nil:
 			rd.names = err
+			out.topics[topic] = err
 			errs = append(errs, err)
 			continue
 		}
 		delete(r.unknown, topic)
-		if start {
+		if rd.start || rd.asked[topic] && r.first[topic] == nil {
 			r.first[topic] = make(map[message.Queue]bool, len(route.Subscribe))
 			for _, q := range route.Subscribe {
 				r.first[topic][q] = true
 			}
 		}
 		if err := r.rebalance(ctx, rd, route, sub); err != nil {
+			out.topics[topic] = err
 			errs = append(errs, fmt.Errorf("topic %q: %w", topic, err))
 		}
 		if ctx.Err() != nil {
 			break
+		}
+	}
+	if r.local != nil {
+		if err := r.local.save(); err != nil { // start offsets that this round decided
+			errs = append(errs, fmt.Errorf("%w: %w", errOffsetFile, err))
 		}
 	}
 	out.err, out.refused = joined(errs), rd.refused
@@ -264,28 +289,99 @@ func (r *run) route(ctx context.Context, topic string, fresh bool, fails error) 
 
 // rebalance computes this member's share of a topic and takes it. On an error
 // what is held stays, as far as the error concerns it.
+//
+// A change of what is held is told to the brokers before it is relied on, as a
+// newer version of the topic's subscription: after a member with another filter
+// has left, brokers would go on with that filter. Java: messageQueueChanged.
 func (r *run) rebalance(ctx context.Context, rd *round, route *client.Route, sub subscription) error {
-	members, err := r.memberList(ctx, rd, route)
+	share, err := r.share(ctx, rd, route, sub)
 	if err != nil {
 		return err
 	}
-	var share []message.Queue
-	if len(route.Subscribe) > 0 { // strategies refuse to share nothing
-		if share, err = r.allocate(route.Subscribe, members); err != nil {
-			return err
-		}
+	var errs []error
+	if err := r.refilter(ctx, rd, sub); err != nil {
+		errs = append(errs, err)
+	}
+	if stuck := r.expired(route.Topic, time.Now()); len(stuck) > 0 {
+		r.log.Warn("queues whose pulls got no answer are taken anew", "queues", stuck, "limit", r.cfg.PullExpire)
+		r.warn(r.drop(stuck, true))
 	}
 	revoked, added := rebalance.Diff(r.assignment(route.Topic), share)
 	if len(revoked) > 0 {
-		r.drop(revoked)
+		r.warn(r.drop(revoked, false))
 	}
-	var errs []error
+	if len(revoked)+len(added) > 0 && !rd.start {
+		now, subscribed := r.subs.renew(sub, time.Now())
+		if !subscribed {
+			return joined(errs) // unsubscribed, or changed: there is another round
+		}
+		sub = now
+		r.announce(ctx)
+	}
 	for _, q := range added {
 		if err := r.take(ctx, rd, q, sub); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return joined(errs)
+}
+
+// share computes this member's share of a topic: everything in a broadcasting
+// group.
+func (r *run) share(ctx context.Context, rd *round, route *client.Route, sub subscription) ([]message.Queue, error) {
+	if r.cfg.Model == protocol.Broadcasting || len(route.Subscribe) == 0 { // strategies refuse to share nothing
+		return route.Subscribe, nil
+	}
+	members, err := r.memberList(ctx, rd, route)
+	if err != nil {
+		return nil, err
+	}
+	share, err := r.allocate(route.Subscribe, members)
+	if err != nil {
+		return nil, err
+	}
+	if !sub.internal {
+		r.noteSpare(Idle{Topic: sub.topic, Members: len(members), Queues: len(route.Subscribe)}, len(share) == 0)
+	}
+	return share, nil
+}
+
+// noteSpare notes whether other members got every queue of a topic, and tells of
+// it when that is new.
+func (r *run) noteSpare(idle Idle, spare bool) {
+	r.mu.Lock()
+	was := r.spare[idle.Topic]
+	if spare {
+		r.spare[idle.Topic] = true
+	} else {
+		delete(r.spare, idle.Topic)
+	}
+	r.mu.Unlock()
+	if !spare || was {
+		return
+	}
+	r.log.Warn("this member holds no queue of a topic, others got them all: give the topic as many queues as the group has members, or more",
+		"topic", idle.Topic, "members", idle.Members, "queues", idle.Queues)
+	if r.cfg.OnIdle != nil && r.enter() {
+		defer r.exit()
+		r.cfg.OnIdle(idle)
+	}
+}
+
+// expired returns the queues of a topic whose pull has had no answer for longer
+// than PullExpire, sorted. One that may not pull, because it is full or rests, is
+// none. Java: ProcessQueue.isPullExpired.
+func (r *run) expired(topic string, now time.Time) []message.Queue {
+	var queues []message.Queue
+	r.mu.Lock()
+	for q, h := range r.held {
+		if q.Topic == topic && h.pulling && now.Sub(h.lastPull) > r.cfg.PullExpire {
+			queues = append(queues, q)
+		}
+	}
+	r.mu.Unlock()
+	slices.SortFunc(queues, message.Queue.Compare)
+	return queues
 }
 
 // memberList asks a broker of the topic who is in the group, sorted. The broker
@@ -395,8 +491,8 @@ func (r *run) take(ctx context.Context, rd *round, q message.Queue, sub subscrip
 	}
 	refused := errors.Is(err, errLockHeld)
 	var start, committed int64
-	if err == nil || refused && rd.start {
-		// Also without the lock: what is sent after Start is not skipped.
+	if err == nil || refused && (rd.start || rd.asked[q.Topic]) {
+		// Also without the lock: what is sent after Start, or Subscribe, is not skipped.
 		start, committed, err = r.startOffset(ctx, q, sub)
 	}
 	if err != nil && !refused {
@@ -420,9 +516,11 @@ func (r *run) take(ctx context.Context, rd *round, q message.Queue, sub subscrip
 		committing: make(chan struct{}, 1),
 		pq:         newProcessQueue(start),
 		committed:  committed,
+		lastPull:   time.Now(),
 		lock:       lock,
 	}
 	r.mu.Lock()
+	h.blocked = r.blockedLocked(q)
 	halted := r.halted
 	pulling := r.active && !halted
 	if !halted {
@@ -439,8 +537,9 @@ func (r *run) take(ctx context.Context, rd *round, q message.Queue, sub subscrip
 }
 
 // drop stops consuming queues: no handler starts any more, what runs finishes
-// without counting, the commit offset goes to the broker.
-func (r *run) drop(queues []message.Queue) {
+// without counting, the commit offset goes to the broker. It waits for the pulls
+// to end, unless they are stuck. It returns the commits that failed.
+func (r *run) drop(queues []message.Queue, stuck bool) []unstored {
 	var dropped []*heldQueue
 	r.mu.Lock()
 	for _, q := range queues {
@@ -473,31 +572,47 @@ func (r *run) drop(queues []message.Queue) {
 	for _, h := range dropped {
 		if h.stop != nil {
 			h.stop()
-			<-h.stopped
+			if !stuck {
+				<-h.stopped
+			}
 		}
 	}
-	r.letGo(r.ctx, slices.DeleteFunc(dropped, func(h *heldQueue) bool { return h.revoked }))
+	return r.letGo(r.ctx, slices.DeleteFunc(dropped, func(h *heldQueue) bool { return h.revoked }))
 }
 
-// greet registers with a broker group that has not had a heartbeat yet, such as
-// one that joined the cluster a moment ago.
+// greet registers with a broker group that has not been told the latest
+// subscriptions yet, such as one that joined the cluster a moment ago.
 func (r *run) greet(ctx context.Context, broker string) error {
-	if r.greeted[broker] {
+	latest := r.subs.latest()
+	if r.greeted[broker] >= latest {
 		return nil
 	}
 	if err := r.heartbeat(ctx, broker); err != nil {
 		return err
 	}
-	r.greeted[broker] = true
+	r.greeted[broker] = latest
 	return nil
 }
 
-// greetAll notes that every broker of the routes has had a heartbeat.
-func (r *run) greetAll() {
+// announce tells every broker the latest subscriptions, once for each change. One
+// that fails hears of them before one of its queues is taken, or with the next
+// heartbeat.
+func (r *run) announce(ctx context.Context) {
+	latest := r.subs.latest()
+	if r.told >= latest {
+		return
+	}
+	r.told = latest
+	if err := r.cfg.Client.HeartbeatAll(ctx); err != nil {
+		if ctx.Err() == nil {
+			r.log.Warn("not every broker took the heartbeat", "error", err)
+		}
+		return
+	}
 	for _, topic := range r.subs.topics() {
 		if route := r.cfg.Client.Cached(topic); route != nil {
 			for _, b := range route.TopicRoute.Brokers {
-				r.greeted[b.BrokerName] = true
+				r.greeted[b.BrokerName] = latest
 			}
 		}
 	}

@@ -458,7 +458,7 @@ func TestEachTopicIsSharedForItself(t *testing.T) {
 		assert.Equal(t, protocol.ConsumerData{
 			Group: testGroup, From: protocol.ConsumeFromLast, Passive: true,
 			Subscriptions: []protocol.Subscription{
-				{Topic: testTopic, Expression: "*", ExpressionType: "TAG", Version: version},
+				{Topic: testTopic, Expression: "*", ExpressionType: "TAG", Version: version + 1}, // told anew when its share changed
 				{Topic: "other", Expression: "A || B", ExpressionType: "TAG", Tags: []string{"A", "B"}, Codes: []int32{65, 66}, Version: version},
 			},
 		}, e1.ConsumerData())

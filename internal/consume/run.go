@@ -20,10 +20,12 @@ import (
 // halt cancels; the pull loop of a dropped queue ends with the queue; a worker
 // ends after halt, when its handler has returned.
 type run struct {
-	cfg  *Config
-	log  *slog.Logger
-	subs *subscriptions  // the engine's
-	base context.Context // Start's ctx without its end: for what is done after ctx
+	cfg   *Config
+	log   *slog.Logger
+	subs  *subscriptions  // the engine's
+	began time.Time       // when Start was called
+	local *localOffsets   // of a broadcasting member; nil when brokers keep the offsets
+	base  context.Context // Start's ctx without its end: for what is done after ctx
 
 	ctx            context.Context // of the loops
 	cancel         context.CancelFunc
@@ -43,7 +45,8 @@ type run struct {
 
 	// Only the goroutine that rebalances uses these: Start's, then the loop's.
 	first   map[string]map[message.Queue]bool // the queues of each topic for which From counts
-	greeted map[string]bool                   // broker groups that got a heartbeat
+	greeted map[string]int64                  // broker group -> the latest change of the subscriptions that it was told
+	told    int64                             // the latest change that all were told, those that failed aside
 	lister  string                            // the broker group that listed the members last
 	unknown map[string]bool                   // topics without a route, reported
 	checked map[string]checkedShares          // by topic: the latest look at a strategy's shares
@@ -55,6 +58,10 @@ type run struct {
 	ended      []chan struct{}              // one slot each: a goroutine has ended since halt. For commitFinished
 	goroutines int                          // of this run
 	reasons    reasons                      // for the next round
+	asks       []*ask                       // callers that wait for a round to settle a topic
+	watched    map[string]bool              // topics whose routes the client keeps fresh for this run
+	retiring   map[string]int               // topics whose queues rest until their last handler ends: callers that wait for that
+	spare      map[string]bool              // topics of which other members got every queue
 	held       map[message.Queue]*heldQueue // what is consumed
 	leaving    map[*heldQueue]bool          // dropped, last offset not committed yet
 	draining   map[message.Queue]*heldQueue // dropped, handlers still run
@@ -84,23 +91,29 @@ type heldQueue struct {
 
 	// Guarded by run.mu.
 	pq        processQueue
-	committed int64      // what the broker has, as far as known; -1 = unknown
-	waiting   bool       // the pull loop waits for room
-	running   int        // handler calls
-	wanted    bool       // refused while draining: rebalance when drained
-	lock      queueLock  // orderly in a group
-	refused   bool       // the broker gives the lock to another member; reported
-	suspended bool       // orderly: failed messages wait in place, the redelivery loop wakes them
-	revoked   bool       // orderly: dropped while its handler runs, whose result counts
-	listed    bool       // in run.ready
-	next      *heldQueue // in run.ready
+	blocked   bool          // neither pulled nor handed out: paused, or retiring
+	lastPull  time.Time     // when the last pull was sent, or the queue taken
+	lastGiven time.Time     // when a handler got the last messages; zero = none yet
+	pulling   bool          // a pull is under way
+	committed int64         // what the broker has, as far as known; -1 = unknown
+	waiting   bool          // the pull loop waits for room
+	running   int           // handler calls
+	rested    chan struct{} // closed when running gets 0; nil: nobody waits for that
+	wanted    bool          // refused while draining: rebalance when drained
+	lock      queueLock     // orderly in a group
+	refused   bool          // the broker gives the lock to another member; reported
+	suspended bool          // orderly: failed messages wait in place, the redelivery loop wakes them
+	revoked   bool          // orderly: dropped while its handler runs, whose result counts
+	listed    bool          // in run.ready
+	next      *heldQueue    // in run.ready
 }
 
-func newRun(cfg *Config, subs *subscriptions, base context.Context) *run {
+func newRun(cfg *Config, subs *subscriptions, base context.Context, now time.Time) *run {
 	r := &run{
 		cfg:      cfg,
 		log:      cfg.Logger.With("group", cfg.Group),
 		subs:     subs,
+		began:    now,
 		base:     base,
 		poke:     make(chan struct{}, 1),
 		sooner:   make(chan struct{}, 1),
@@ -109,7 +122,10 @@ func newRun(cfg *Config, subs *subscriptions, base context.Context) *run {
 		lockTurn: make(chan struct{}, 1),
 		quiet:    make(chan struct{}),
 		first:    make(map[string]map[message.Queue]bool),
-		greeted:  make(map[string]bool),
+		greeted:  make(map[string]int64),
+		watched:  make(map[string]bool),
+		retiring: make(map[string]int),
+		spare:    make(map[string]bool),
 		unknown:  make(map[string]bool),
 		checked:  make(map[string]checkedShares),
 		held:     make(map[message.Queue]*heldQueue),
@@ -267,7 +283,11 @@ func (r *run) leave(ctx context.Context) []unstored {
 
 func (r *run) farewell(ctx context.Context) {
 	r.cfg.Client.Unregister(ctx, "", r.cfg.Group)
-	for _, topic := range r.subs.topics() {
+	r.mu.Lock()
+	watched := r.watched
+	r.watched = nil // a round that user code holds up adds none
+	r.mu.Unlock()
+	for topic := range watched {
 		r.cfg.Client.Unwatch(topic)
 	}
 }
@@ -305,7 +325,11 @@ func (r *run) assignment(topic string) []message.Queue {
 func (r *run) status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.counters
+	status := r.counters
+	if len(r.spare) > 0 {
+		status.Idle = slices.Sorted(maps.Keys(r.spare))
+	}
+	return status
 }
 
 // signal fills a one-slot channel without waiting.

@@ -188,7 +188,7 @@ func TestByConfigSharesRetryQueuesThatNoListNames(t *testing.T) {
 	q := []message.Queue{{Topic: retry, BrokerName: "a"}, {Topic: retry, BrokerName: "b"}}
 	share := func(id string, list ...message.Queue) []message.Queue {
 		cfg := Config{Group: testGroup, ClientID: id, Strategy: rebalance.ByConfig(list...), Logger: new(lines).logger()}
-		r := newRun(&cfg, newSubscriptions(&cfg), t.Context())
+		r := newRun(&cfg, newSubscriptions(&cfg), t.Context(), time.Now())
 		got, err := r.allocate(q, []string{"c1", "c2"})
 		require.NoError(t, err)
 		return got

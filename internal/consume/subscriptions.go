@@ -64,7 +64,7 @@ func (s *subscriptions) set(topic string, tags filter.Tags, now time.Time) bool 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub, known := s.byTopic[topic]
-	if known && slices.Equal(sub.filter.List(), tags.List()) {
+	if known && (sub.internal || slices.Equal(sub.filter.List(), tags.List())) {
 		return false
 	}
 	if !known {
@@ -73,6 +73,19 @@ func (s *subscriptions) set(topic string, tags filter.Tags, now time.Time) bool 
 	sub.filter, sub.version = tags, s.nextLocked(now)
 	s.byTopic[topic] = sub
 	return true
+}
+
+// renew gives an unchanged subscription a newer version and returns it; false
+// when it is not the current one any more.
+func (s *subscriptions) renew(sub subscription, now time.Time) (subscription, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if current, known := s.byTopic[sub.topic]; !known || current.version != sub.version {
+		return subscription{}, false
+	}
+	sub.version = s.nextLocked(now)
+	s.byTopic[sub.topic] = sub
+	return sub, true
 }
 
 // remove ends a subscription of the user's. It reports whether there was one.

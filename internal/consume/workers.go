@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
 )
 
 // errGoexit is the failure of a handler that ended its goroutine, as
@@ -45,6 +46,9 @@ func (l *readyList) pop() *heldQueue {
 
 // readyLocked notes that h has ready messages.
 func (r *run) readyLocked(h *heldQueue) {
+	if h.blocked {
+		return // unblock calls again
+	}
 	if !h.listed {
 		r.ready.push(h)
 	}
@@ -71,9 +75,10 @@ type worker struct {
 	inHandler bool
 
 	// What releaseLocked found to do once the lock is released.
-	wake     []*heldQueue // pull loops that have room again
-	poke     bool         // the rebalance loop has to take a drained queue, or to release a revoked one
-	unlocked bool         // the lock loop has to lock a queue
+	wake     []*heldQueue  // pull loops that have room again
+	poke     bool          // the rebalance loop has to take a drained queue, or to release a revoked one
+	unlocked bool          // the lock loop has to lock a queue
+	rested   chan struct{} // to be closed: somebody waits for the last handler of a queue
 }
 
 // consume is the loop of one worker. It ends after halt.
@@ -114,8 +119,8 @@ func (w *worker) next() bool {
 			return false
 		}
 		if h := r.ready.pop(); h != nil {
-			if r.cfg.Orderly && (!r.claimableLocked(h) || !w.ownsLocked(h)) {
-				continue
+			if h.blocked || r.cfg.Orderly && (!r.claimableLocked(h) || !w.ownsLocked(h)) {
+				continue // unblock, a lock, or the end of a handler lists it again
 			}
 			w.claimed = h.pq.take(w.claimed[:0], r.cfg.BatchSize)
 			if !r.cfg.Orderly && h.pq.ready() > 0 {
@@ -126,13 +131,14 @@ func (w *worker) next() bool {
 			}
 			w.h = h
 			h.running++
+			h.lastGiven = time.Now()
 			r.counters.Running++
 			r.wakeLocked()
 			r.mu.Unlock()
 			w.wakeLoops()
 			return true
 		}
-		if len(w.wake) > 0 || w.poke || w.unlocked {
+		if len(w.wake) > 0 || w.poke || w.unlocked || w.rested != nil {
 			r.mu.Unlock()
 			w.wakeLoops()
 			r.mu.Lock()
@@ -153,6 +159,9 @@ func (w *worker) releaseLocked() {
 	h.running--
 	r.counters.Running--
 	w.wake = r.roomLocked(w.wake, h)
+	if h.rested != nil && h.running == 0 {
+		w.rested, h.rested = h.rested, nil
+	}
 	if h.pq.gone && h.running == 0 && r.draining[h.queue] == h {
 		delete(r.draining, h.queue)
 		if h.wanted {
@@ -191,6 +200,10 @@ func (w *worker) wakeLoops() {
 	if w.unlocked {
 		w.unlocked = false
 		signal(w.r.unlocked)
+	}
+	if w.rested != nil {
+		close(w.rested)
+		w.rested = nil
 	}
 }
 
@@ -263,6 +276,24 @@ func (w *worker) call(msgs []*message.Ext) (err error) {
 	return err
 }
 
+// skip passes over a claim whose handler failed in a broadcasting group, where
+// nothing is delivered again.
+func (w *worker) skip(err error) {
+	r, first, n := w.r, w.claimed[0], len(w.claimed)
+	queue := w.h.queue
+	r.mu.Lock()
+	for _, t := range w.claimed {
+		if freed, ok := w.h.pq.ack(t.seq); ok {
+			r.cached -= freed
+		}
+	}
+	r.counters.Failed += int64(n)
+	w.releaseLocked()
+	r.mu.Unlock()
+	w.wakeLoops()
+	r.log.Warn("messages of a broadcasting group failed and are passed over", "queue", queue, "offset", first.offset, "messages", n, "error", err)
+}
+
 // fail settles a claim whose handler failed: every message waits for its next
 // delivery. After the handlers' context was cancelled the messages just stay
 // unfinished, for the group.
@@ -274,6 +305,10 @@ func (w *worker) fail(err error) {
 		return
 	}
 	cancelled := r.handlerCtx.Err() != nil
+	if r.cfg.Model == protocol.Broadcasting && !cancelled {
+		w.skip(err)
+		return
+	}
 	// The record leaves the batch it was pulled with: a message that waits for
 	// hours must not keep the memory of its neighbours.
 	for i := range w.claimed {

@@ -691,8 +691,8 @@ func (w *world) member(id string, in *inbox, edit func(*Config)) (*Engine, *fake
 		MaxCached: 1000, MaxCachedBytes: 100 << 20, MaxCachedTotal: 256 << 20, MaxSpan: 2000,
 		CloseTimeout: 10 * time.Second,
 		Rebalance:    20 * time.Second, RebalanceRetry: time.Second, RouteRetry: time.Second,
-		OffsetPersist: 5 * time.Second, PullSuspend: 15 * time.Second, PullErrorDelay: 3 * time.Second,
 		LockRenew: 20 * time.Second, LockClientLife: 30 * time.Second, OrderlySuspend: time.Second,
+		OffsetPersist: 5 * time.Second, PullSuspend: 15 * time.Second, PullErrorDelay: 3 * time.Second, PullExpire: 120 * time.Second,
 		DelayLevels: []time.Duration{time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute},
 		Logger:      slog.New(slog.DiscardHandler),
 	}
