@@ -11,7 +11,9 @@ import (
 // MachineRoom shares the queues of brokers in the given rooms only, evenly among
 // all members; the queues of other brokers go to nobody of the group. The room
 // of a broker is in its name: "room@broker". A name that is not of that form is
-// in no room, and without rooms there is nothing to share.
+// in no room, and without rooms there is nothing to share. Our own brokers refuse
+// an "@" in their names, so among them this strategy shares nothing:
+// MachineRoomNearby, which asks a RoomResolver, is the one for them.
 //
 // Each member gets a contiguous block of the queues that count, all of equal
 // size; those that remain follow the last block and go to the first members one
