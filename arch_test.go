@@ -57,6 +57,10 @@ var allowedImports = map[string]map[string]string{
 	"internal/offsets": {
 		"internal/statefile": "committed offsets outlive the broker",
 	},
+	"internal/delay": {
+		"internal/statefile": "how far the levels were delivered outlives the broker",
+		"message":            "delayed records are rewritten here",
+	},
 	"internal/groups": {
 		"internal/statefile": "the settings of groups outlive the broker",
 		"message":            "a group's name is checked before it gets settings",
@@ -83,6 +87,7 @@ var allowedImports = map[string]map[string]string{
 		"filter":              "subscriptions are compiled when a config is checked",
 		"internal/client":     "wiring: routes, sessions and heartbeats of clients; a broker's back-off from name servers",
 		"internal/consume":    "wiring: the engine of a Consumer",
+		"internal/delay":      "wiring: delayed messages",
 		"internal/groups":     "wiring: the broker's consumers and producers",
 		"internal/longpoll":   "wiring: held pulls",
 		"internal/memnet":     "wiring: the in-memory Transport",

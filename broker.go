@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pocketmq/pocketmq/internal/delay"
 	"github.com/pocketmq/pocketmq/internal/groups"
 	"github.com/pocketmq/pocketmq/internal/longpoll"
 	"github.com/pocketmq/pocketmq/internal/offsets"
@@ -102,6 +103,7 @@ type brokerRun struct {
 	reg      *registrar
 	listener protocol.Listener
 	events   *emitter
+	delays   atomic.Pointer[delay.Service] // nil before Start delivers, and for a read-only store
 
 	serving  atomic.Bool   // set once addr is known: before it, requests are refused
 	draining atomic.Bool   // Shutdown: sends are refused
@@ -236,13 +238,16 @@ func (b *Broker) open(ctx context.Context) (err error) {
 		FileSize: b.cfg.CommitLogFileSize, CacheBytes: b.cfg.CacheBytes, SyncFlush: b.cfg.Flush == SyncFlush,
 		FlushInterval: b.cfg.Timings.FlushInterval, FlushTimeout: b.cfg.Timings.FlushTimeout,
 		Throwaway: b.throwaway, Logger: b.log,
-		Arrived: r.waiters.Notify,
+		Arrived: r.arrived, DelayLevels: b.cfg.Timings.DelayLevels,
 		Fenced: func(err error) {
 			b.log.Error("store fenced", "err", err)
 			r.events.emit(b.node, func(e EventBase) Event { return StoreFenced{e, fenced(err)} })
 		},
 		Repaired: func(cut int) {
 			b.log.Info("store repaired", "refused", cut)
+			if d := r.delays.Load(); d != nil {
+				d.Hurry(time.Now())
+			}
 			r.events.emit(b.node, func(e EventBase) Event { return StoreRepaired{e, cut} })
 		},
 		Retention: b.cfg.Retention, RetentionBytes: b.cfg.RetentionBytes,
@@ -276,6 +281,10 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	if r.settings, err = groups.OpenSettings(groups.SettingsOptions{File: config("subscriptionGroup.json"), NoSync: b.throwaway, Logger: b.log}); err != nil {
 		return err
 	}
+	progress, err := delay.OpenProgress(config("delayOffset.json"), b.throwaway, b.log)
+	if err != nil {
+		return err
+	}
 	// A damaged store ends, for now, where its damage begins: progress beyond is
 	// kept for the time when it is repaired.
 	if errors.Is(r.store.Err(), store.ErrReadOnly) {
@@ -305,6 +314,9 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	r.loops.Go(func() { r.registerLoop(r.ctx) })
 	r.loops.Go(func() { r.persistLoop(r.ctx) })
 	r.loops.Go(func() { r.memberLoop(r.ctx) })
+	if d := r.openDelays(progress); d != nil {
+		r.loops.Go(func() { d.Run(r.ctx) })
+	}
 	b.run.Store(r)
 	b.log.Info("broker serves", "addr", r.addr, "dir", b.cfg.Dir)
 	return nil
@@ -346,7 +358,7 @@ func (b *Broker) stop(closeStore func(*store.Store) error, persist bool) error {
 		r.loops.Wait()
 		r.reg.close()
 		if persist {
-			errs = append(errs, r.offsets.Persist(), r.settings.Persist())
+			errs = append(errs, r.offsets.Persist(), r.settings.Persist(), r.closeDelays())
 		}
 		errs = append(errs, closeStore(r.store))
 		if !b.wire.shared {
@@ -455,8 +467,8 @@ func (r *brokerRun) registerLoop(ctx context.Context) {
 	})
 }
 
-// persistLoop persists consumer offsets, and the settings of new groups, every
-// OffsetPersist.
+// persistLoop persists consumer offsets, the settings of new groups, and the
+// progress of delayed messages, every OffsetPersist.
 func (r *brokerRun) persistLoop(ctx context.Context) {
 	every(ctx, r.cfg.Timings.OffsetPersist, func(time.Time) {
 		if err := r.offsets.Persist(); err != nil {
@@ -464,6 +476,9 @@ func (r *brokerRun) persistLoop(ctx context.Context) {
 		}
 		if err := r.settings.Persist(); err != nil {
 			r.log.Error("group settings not persisted", "err", err)
+		}
+		if err := r.persistDelays(ctx); err != nil && ctx.Err() == nil {
+			r.log.Error("progress of delayed messages not persisted", "err", err)
 		}
 	})
 }

@@ -12,10 +12,6 @@ func notServed(name string) error {
 	return protocol.Errorf(protocol.RequestCodeNotSupported, "%s is not supported", name)
 }
 
-func (s *brokerSession) ConsumerSendMsgBack(context.Context, *protocol.ConsumerSendMsgBackRequest) (*protocol.ConsumerSendMsgBackResponse, error) {
-	return nil, notServed("ConsumerSendMsgBack")
-}
-
 func (s *brokerSession) ResetOffset(context.Context, *protocol.ResetOffsetRequest) (*protocol.ResetOffsetResponse, error) {
 	return nil, notServed("ResetOffset")
 }

@@ -25,11 +25,14 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 	if s.draining.Load() {
 		return nil, protocol.Errorf(protocol.ServiceNotAvailable, "%s is shutting down", s.cfg.Name)
 	}
-	topic, err := s.sendTopic(q)
+	topic, dead, err := s.sendTopic(q)
 	if err != nil {
 		return nil, err
 	}
 	queueID := q.QueueID
+	if dead {
+		queueID = 0
+	}
 	switch queues := max(topic.ReadQueues, topic.WriteQueues); {
 	case queueID >= queues:
 		return nil, protocol.Errorf(protocol.InvalidParameter, "queue %d of topic %s does not exist on %s, it has queues 0 to %d", queueID, q.Topic, s.cfg.Name, queues-1)
@@ -51,6 +54,7 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 		return nil, protocol.Errorf(protocol.MessageIllegal, "%s body of %d bytes, %s takes at most %d (BrokerConfig.MaxMessageSize)", protocol.RemarkBodyTooBig, len(q.Body), s.cfg.Name, s.cfg.MaxMessageSize)
 	}
 	rec := message.Record{
+		Topic:          topic.Name,
 		QueueID:        int32(queueID),
 		Flag:           q.Flag,
 		SysFlag:        q.SysFlag,
@@ -58,14 +62,13 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 		BornHost:       s.peer.Remote,
 		StoreHost:      s.addr,
 		ReconsumeTimes: q.ReconsumeTimes,
-		Topic:          q.Topic,
 	}
 	batch := s.store.NewBatch()
 	noWait, uniqKey := false, ""
 	if q.Batch {
 		err = s.addBatch(batch, &rec, q)
 	} else {
-		noWait, uniqKey, err = s.addSingle(batch, &rec, q)
+		noWait, uniqKey, err = s.addSingle(batch, &rec, q, dead)
 	}
 	if err != nil {
 		return nil, illegal(err)
@@ -94,13 +97,17 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 // MixAll.DEFAULT_TRACE_REGION_ID.
 const defaultRegion = "DefaultRegion"
 
-// sendTopic returns the topic of a send, made after its template if need be.
-func (s *brokerSession) sendTopic(q *protocol.SendMessageRequest) (protocol.TopicConfig, error) {
+// sendTopic returns the topic of a send, made after its template if need be. dead
+// tells that it is a dead-letter topic in place of a %RETRY% topic.
+func (s *brokerSession) sendTopic(q *protocol.SendMessageRequest) (topic protocol.TopicConfig, dead bool, err error) {
 	if message.IsNotSendable(q.Topic) {
-		return protocol.TopicConfig{}, protocol.Errorf(protocol.NoPermission, "topic %s is reserved, it takes no messages from producers", q.Topic)
+		return protocol.TopicConfig{}, false, protocol.Errorf(protocol.NoPermission, "topic %s is reserved, it takes no messages from producers", q.Topic)
+	}
+	if message.IsRetryTopic(q.Topic) && !q.Batch { // a batch is refused later
+		return s.redirect(q)
 	}
 	if topic, ok := s.topics.Get(q.Topic); ok {
-		return topic, nil
+		return topic, false, nil
 	}
 	// Concurrent first sends make the topic once, and all of them wait until it
 	// is routable: their producers' next lookups would miss it otherwise.
@@ -116,12 +123,14 @@ func (s *brokerSession) sendTopic(q *protocol.SendMessageRequest) (protocol.Topi
 		}
 		return topic, nil
 	})
-	return v.(protocol.TopicConfig), err
+	return v.(protocol.TopicConfig), false, err
 }
 
-// addSingle encodes one message.
-func (s *brokerSession) addSingle(b *store.Batch, rec *message.Record, q *protocol.SendMessageRequest) (noWait bool, uniqKey string, err error) {
-	props, popped := q.Properties, false
+// addSingle encodes one message. One that is delayed goes where it waits, a dead
+// one does not wait.
+func (s *brokerSession) addSingle(b *store.Batch, rec *message.Record, q *protocol.SendMessageRequest, dead bool) (noWait bool, uniqKey string, err error) {
+	props, popped, level := q.Properties, false, 0
+	var refused error
 	for name, value := range message.Properties(props) {
 		switch name {
 		case message.PropUniqKey:
@@ -130,11 +139,22 @@ func (s *brokerSession) addSingle(b *store.Batch, rec *message.Record, q *protoc
 			noWait = value == "false"
 		case message.PropPopCK:
 			popped = true
+		case message.PropDelay:
+			if level, err = delayLevel(value); err != nil {
+				return false, "", err
+			}
+		case message.PropTimerDelaySec, message.PropTimerDelayMs, message.PropTimerDeliverMs:
+			if e := unsupported(name, value); e != nil {
+				refused = e
+			}
 		default:
 			if err := unsupported(name, value); err != nil {
 				return false, "", err
 			}
 		}
+	}
+	if level == 0 && refused != nil { // a level wins over other kinds of delay
+		return false, "", refused
 	}
 	if props != "" && !strings.HasSuffix(props, "\x02") {
 		props += "\x02" // or what is appended would extend the last value
@@ -149,8 +169,26 @@ func (s *brokerSession) addSingle(b *store.Batch, rec *message.Record, q *protoc
 		props = string(message.AppendProperty([]byte(props), message.PropUniqKey, uniqKey))
 	}
 	rec.Body, rec.Properties = q.Body, props
+	limit := message.MaxPropertiesLength
+	if message.IsRetryTopic(q.Topic) { // it was accepted, and has grown since
+		rec.Accepted, limit = true, message.MaxStoredPropertiesLength-deferRoom
+	}
+	if len(props) > limit {
+		return false, "", protocol.Errorf(protocol.MessageIllegal, "the properties text of a message to topic %s takes %d bytes, maximum %d; send fewer or shorter properties", q.Topic, len(props), limit)
+	}
+	switch {
+	case dead:
+		rec.Properties = string(message.AppendWithout(nil, props, message.PropDelay))
+	case level > 0:
+		if err := s.deferRecord(rec, level); err != nil {
+			return false, "", err
+		}
+	}
 	return noWait, uniqKey, b.Add(rec)
 }
+
+// deferRoom is more than what a delay adds to a properties text.
+const deferRoom = 1 << 10
 
 // addBatch encodes each message of a batch body as a record of its own.
 func (s *brokerSession) addBatch(b *store.Batch, rec *message.Record, q *protocol.SendMessageRequest) error {
@@ -178,6 +216,9 @@ func (s *brokerSession) addBatch(b *store.Batch, rec *message.Record, q *protoco
 		text := unsafe.String(unsafe.SliceData(item.Properties), len(item.Properties))
 		rec.Flag, rec.Body, rec.Properties = item.Flag, item.Body, text
 		for name, value := range message.Properties(text) {
+			if name == message.PropDelay && value != "0" {
+				return protocol.Errorf(protocol.MessageIllegal, "a message of a batch can't be delayed")
+			}
 			if err := unsupported(name, value); err != nil {
 				return err
 			}
@@ -196,7 +237,7 @@ func (s *brokerSession) addBatch(b *store.Batch, rec *message.Record, q *protoco
 // storing such a message as an ordinary one would break its promise.
 func unsupported(name, value string) error {
 	switch name {
-	case message.PropDelay, message.PropTimerDelaySec, message.PropTimerDelayMs, message.PropTimerDeliverMs:
+	case message.PropTimerDelaySec, message.PropTimerDelayMs, message.PropTimerDeliverMs:
 		if value != "0" {
 			return protocol.Errorf(protocol.RequestCodeNotSupported, "delayed messages (property %s) are not supported", name)
 		}

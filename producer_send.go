@@ -245,8 +245,8 @@ func (p *Producer) checkMessage(m *Message) error {
 	if err := m.Validate(); err != nil {
 		return err
 	}
-	if m.DelayLevel != 0 || m.Delay != 0 || !m.DeliverAt.IsZero() {
-		return fmt.Errorf("%w: delayed messages (DelayLevel, Delay, DeliverAt)", ErrNotSupported)
+	if m.Delay != 0 || !m.DeliverAt.IsZero() {
+		return fmt.Errorf("%w: delays of any length (Delay, DeliverAt); use DelayLevel", ErrNotSupported)
 	}
 	return nil
 }
@@ -263,6 +263,8 @@ func (p *Producer) prepareBatch(ms []*Message) (*outgoing, error) {
 			return nil, fmt.Errorf("message %d of the batch: %w", i, err)
 		}
 		switch {
+		case m.DelayLevel != 0:
+			return nil, fmt.Errorf("%w: message %d of the batch has DelayLevel %d; delayed messages are sent one by one", ErrIllegalMessage, i, m.DelayLevel)
 		case m.Topic != ms[0].Topic:
 			return nil, fmt.Errorf("%w: message %d of the batch is of topic %q, message 0 of %q; a batch goes to one queue", ErrIllegalMessage, i, m.Topic, ms[0].Topic)
 		case m.ShardingKey != ms[0].ShardingKey:

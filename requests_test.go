@@ -16,7 +16,7 @@ import (
 
 // A message that asks for what the broker does not do is refused, whichever
 // way it comes: stored as an ordinary one it would be delivered at once.
-func TestDelayedAndTransactionalMessagesAreRefusedByTheBroker(t *testing.T) {
+func TestWhatTheBrokerCannotDelayOrPrepareIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 		conn := dial(t, c, "broker-a")
@@ -41,12 +41,15 @@ func TestDelayedAndTransactionalMessagesAreRefusedByTheBroker(t *testing.T) {
 			message.PropTransactionPrepared: "true",
 		} {
 			props := message.EncodeProperties(map[string]string{"k": "v", name: value})
-			refused("single with "+name, send(protocol.SendMessageRequest{Body: []byte("x"), Properties: props}))
+			if name != message.PropDelay {
+				refused("single with "+name, send(protocol.SendMessageRequest{Body: []byte("x"), Properties: props}))
+			}
 			first := message.AppendBatch(message.AppendBatch(nil, 0, []byte("bad"), props), 0, []byte("good"), plain)
 			refused("batch that begins with "+name, send(protocol.SendMessageRequest{Body: first, Batch: true}))
 			last := message.AppendBatch(message.AppendBatch(nil, 0, []byte("good"), plain), 0, []byte("bad"), props)
 			refused("batch that ends with "+name, send(protocol.SendMessageRequest{Body: last, Batch: true}))
 		}
+		refused("a level that is no number", send(protocol.SendMessageRequest{Body: []byte("x"), Properties: "DELAY\x01soon\x02"}))
 		batch := message.AppendBatch(nil, 0, []byte("x"), plain)
 		for name, flag := range map[string]int32{
 			"prepared": message.FlagTransactionPrepared,

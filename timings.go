@@ -36,10 +36,13 @@ type Timings struct {
 	FlushInterval time.Duration // AsyncFlush: fsync this often [500 ms] (flushIntervalCommitLog)
 	FlushTimeout  time.Duration // SyncFlush: wait this long for the fsync [5 s] (syncFlushTimeout)
 
-	// DelayLevels are the delays before a failed message is handed out again:
-	// level 3 after the first failure, then one level higher each time, the last
-	// one from then on [1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h]
-	// (messageDelayLevel). Level 1 is DelayLevels[0].
+	// DelayLevels are how long messages of Message.DelayLevel 1 and up wait at a
+	// broker, and failed messages before they are tried again: level 3 after the
+	// first failure, then one level higher each time
+	// [1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h] (messageDelayLevel).
+	// Level 1 is DelayLevels[0]; above the last one means the last one. When a broker
+	// comes back with other levels, a message that waits keeps its time, but waits no
+	// longer than its level does now. message.ParseDelayLevels reads RocketMQ's text.
 	DelayLevels []time.Duration
 }
 

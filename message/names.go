@@ -19,7 +19,10 @@ const (
 	// Java: TopicValidator.SYSTEM_TOPIC_PREFIX.
 	SystemTopicPrefix = "rmq_sys_"
 
-	scheduleTopic     = "SCHEDULE_TOPIC_XXXX"
+	// ScheduleTopic holds delayed messages until they are due, one queue per
+	// level: level n waits in queue n - 1.
+	ScheduleTopic = "SCHEDULE_TOPIC_XXXX"
+
 	halfTopic         = "RMQ_SYS_TRANS_HALF_TOPIC"
 	opHalfTopic       = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 	maxCheckTopic     = "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -130,7 +133,7 @@ func IsSystemTopic(name, cluster, broker string) bool {
 // Java: TopicValidator.isNotAllowedSendTopic.
 func IsNotSendable(name string) bool {
 	switch name {
-	case scheduleTopic, halfTopic, opHalfTopic, maxCheckTopic, selfTestTopic, offsetMovedTopic:
+	case ScheduleTopic, halfTopic, opHalfTopic, maxCheckTopic, selfTestTopic, offsetMovedTopic:
 		return true
 	}
 	return false

@@ -8,9 +8,13 @@ import (
 	"strings"
 )
 
-// MaxPropertiesLength is the most bytes that a properties text may take: the
-// record holds its length as a signed 16-bit number.
-const MaxPropertiesLength = 32767
+// MaxPropertiesLength is the most bytes that a sender's properties text may
+// take: Java reads its length in a record as a signed 16-bit number. What brokers
+// add to a message that they move may take it up to MaxStoredPropertiesLength.
+const (
+	MaxPropertiesLength       = 32767
+	MaxStoredPropertiesLength = 65535
+)
 
 // The properties text is name, nameEnd, value, valueEnd, and so on. There is
 // no escaping, so neither byte may occur in a name or a value.
@@ -92,6 +96,27 @@ func DecodeProperties(text string) map[string]string {
 		m[name] = value
 	}
 	return m
+}
+
+// AppendWithout appends a properties text without the properties of some names.
+// Its last entry has an end mark then, so that more may be appended. Java:
+// MessageAccessor.clearProperty.
+func AppendWithout(dst []byte, text string, names ...string) []byte {
+	for len(text) > 0 {
+		entry := text
+		if i := strings.IndexByte(text, valueEnd); i >= 0 {
+			entry, text = text[:i], text[i+1:]
+		} else {
+			text = ""
+		}
+		name, _, _ := strings.Cut(entry, string(rune(nameEnd)))
+		if entry == "" || slices.Contains(names, name) {
+			continue
+		}
+		dst = append(dst, entry...)
+		dst = append(dst, valueEnd)
+	}
+	return dst
 }
 
 // Property returns the value of one property of a text, and whether it is

@@ -61,6 +61,12 @@ type Record struct {
 	Body                      []byte // as it is stored: compressed if SysFlag says so
 	Topic                     string // at most MaxPrefixedTopicLength bytes
 	Properties                string // encoded text, at most MaxPropertiesLength bytes
+
+	// Accepted marks a copy of a message that was accepted before: Properties may
+	// take MaxStoredPropertiesLength bytes then, to have room for what brokers add
+	// on the way. Differs: Java reads the length with its sign, so there such a
+	// message can be neither delayed nor tried again.
+	Accepted bool
 }
 
 // RecordSize returns the number of bytes that AppendRecord adds for r.
@@ -86,10 +92,14 @@ func AppendRecord(dst []byte, r *Record) ([]byte, error) {
 
 func appendRecord(dst []byte, r *Record, v2 bool) ([]byte, error) {
 	size := recordSize(r, v2)
+	limit := MaxPropertiesLength
+	if r.Accepted {
+		limit = MaxStoredPropertiesLength
+	}
 	switch {
-	case len(r.Properties) > MaxPropertiesLength:
+	case len(r.Properties) > limit:
 		return dst, fmt.Errorf("%w: the properties text of a message to topic %q takes %d bytes, maximum %d; send fewer or shorter properties",
-			ErrIllegalMessage, r.Topic, len(r.Properties), MaxPropertiesLength)
+			ErrIllegalMessage, r.Topic, len(r.Properties), limit)
 	case len(r.Topic) > MaxPrefixedTopicLength:
 		return dst, fmt.Errorf("%w: topic %.32q... takes %d bytes, maximum %d; use a shorter name",
 			ErrIllegalMessage, r.Topic, len(r.Topic), MaxPrefixedTopicLength)

@@ -91,7 +91,7 @@ func parse(b []byte) (v View, at places, err error) {
 	if left = size - at.props; left < 0 {
 		return nil, at, fmt.Errorf("%w: %d bytes end before its properties", ErrBadRecord, size)
 	}
-	if n = int(int16(be.Uint16(v[at.topicEnd:]))); n != left {
+	if n = int(be.Uint16(v[at.topicEnd:])); n != left {
 		return nil, at, fmt.Errorf("%w: properties of %d bytes, %d are left of its %d bytes", ErrBadRecord, n, left, size)
 	}
 	if v.int32At(at.storeTime-4)>>16 != 0 || v.int32At(at.reconsume-4)>>16 != 0 {

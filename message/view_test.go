@@ -67,7 +67,7 @@ func TestParseViewSaysWhatIsWrong(t *testing.T) {
 		{"a topic of -128 bytes does not fit its 112 bytes", func(b []byte) { b[93] = 0x80 }},
 		{"a topic of 127 bytes does not fit its 112 bytes", func(b []byte) { b[93] = 127 }},
 		{"112 bytes end before its properties", func(b []byte) { b[93] = 17 }},
-		{"properties of -1 bytes, 10 are left of its 112 bytes", func(b []byte) { be.PutUint16(b[100:], 0xFFFF) }},
+		{"properties of 65535 bytes, 10 are left of its 112 bytes", func(b []byte) { be.PutUint16(b[100:], 0xFFFF) }},
 		{"properties of 9 bytes, 10 are left of its 112 bytes", func(b []byte) { be.PutUint16(b[100:], 9) }},
 		{"a host has a port over 65535", func(b []byte) { b[52] = 1 }},
 		{"a host has a port over 65535", func(b []byte) { b[68] = 0x80 }},

@@ -72,6 +72,12 @@ type Config struct {
 	// it takes none before the first of them. 0 means 32 MiB, -1 no cache; at
 	// least 1 MiB.
 	CacheBytes int64
+	// DelayLevels are the delays of the levels of message.ScheduleTopic: a record
+	// of its queue n shows with its store time plus level n + 1 as the tags code of
+	// its unit, the time when it is due in milliseconds since 1970. It is fixed when
+	// the unit is made; a unit that is rebuilt follows the levels of that time.
+	// RocketMQ: messageDelayLevel.
+	DelayLevels []time.Duration
 	// Throwaway never calls fsync: not for files, folders or metadata, and not
 	// on Close. The data survives the end of the process but not of the
 	// machine. SyncFlush and Sync then wait for the write only.

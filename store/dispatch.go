@@ -1,6 +1,11 @@
 package store
 
-import "errors"
+import (
+	"errors"
+	"time"
+
+	"github.com/pocketmq/pocketmq/message"
+)
 
 // Dispatch turns records of the log into units of consume queues and entries of
 // the key index, in the order of their positions. The leader of a group does it
@@ -42,6 +47,9 @@ func (s *Store) dispatchBatch(b *Batch) error {
 			continue
 		}
 		u := unit{position: b.position + int64(i), size: int32(r.size), tags: r.tags}
+		if b.topic == message.ScheduleTopic {
+			u.tags = s.dueAt(b.queue.key.ID, b.storeTime)
+		}
 		if err := s.dispatch(b.queue, offset, u, false); err != nil {
 			errs = errors.Join(errs, err)
 		}
@@ -66,6 +74,9 @@ func (s *Store) dispatchRecord(e logEntry) error {
 		}
 		return nil
 	}
+	if r.key.Topic == message.ScheduleTopic && !r.lost {
+		r.unit.tags = s.dueAt(r.key.ID, r.time)
+	}
 	q := s.queues.make(r.key.Topic, r.key.ID)
 	if r.offset == 0 && s.replayed.gone > 0 && s.endsBefore(q, s.replayed.gone) {
 		// The entry between that dropped the topic is lost.
@@ -77,6 +88,13 @@ func (s *Store) dispatchRecord(e logEntry) error {
 	}
 	s.indexRecord(r, e.record)
 	return nil
+}
+
+// dueAt is when a delayed record is due, in milliseconds. Java:
+// ScheduleMessageService.computeDeliverTimestamp.
+func (s *Store) dueAt(queueID int, storeTime int64) int64 {
+	d := message.LevelDelay(s.cfg.DelayLevels, queueID+1)
+	return storeTime + int64((d+time.Millisecond-1)/time.Millisecond)
 }
 
 // replay dispatches what the log holds behind a position.

@@ -1,0 +1,248 @@
+package delay
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/pocketmq/pocketmq/message"
+)
+
+const (
+	// maxRound is how many messages one look at a level takes at most: then the
+	// others have their turn, and progress has moved.
+	maxRound = 256
+	// maxRoundBytes bounds the records of one read, but for the first.
+	maxRoundBytes = 1 << 20
+)
+
+// Log is what a Service needs of the store. Levels count from 0, as the queues of
+// message.ScheduleTopic do.
+type Log interface {
+	// Bounds returns the first offset of a level, and the one behind its last.
+	Bounds(level int) (first, end int64)
+	// Due returns when the messages from an offset on are due, at most limit, at
+	// least one if there is one.
+	Due(level int, offset int64, limit int) ([]int64, error)
+	// Records returns the records from an offset on, at most limit and maxBytes but
+	// at least one, and the offset to go on with. Those that are lost are left out.
+	// It has no record only when it goes on behind offset.
+	Records(level int, offset int64, limit, maxBytes int) (records [][]byte, next int64, err error)
+	// Append stores records of one topic and queue, all or none.
+	Append(ctx context.Context, records []message.Record) error
+	// Sync makes everything appended so far durable.
+	Sync(ctx context.Context) error
+}
+
+// Service delivers delayed messages when they are due. Arrived, Hurry and Persist
+// are safe for concurrent use.
+type Service struct {
+	log      Log
+	progress *Progress
+	logger   *slog.Logger
+	wake     chan struct{} // capacity 1: something is to be looked at earlier
+
+	mu       sync.Mutex // guards schedule; a leaf
+	schedule *Schedule
+}
+
+// NewService returns a service for the levels with these delays. It moves the
+// progress of each into the bounds of its queue.
+func NewService(delays []time.Duration, log Log, progress *Progress, logger *slog.Logger) *Service {
+	s := &Service{log: log, progress: progress, logger: logger, wake: make(chan struct{}, 1)}
+	next := make([]int64, len(delays))
+	for i := range next {
+		next[i] = progress.Offset(i)
+	}
+	s.schedule = NewSchedule(delays, next)
+	for i := range next {
+		s.clamp(i)
+	}
+	return s
+}
+
+// clamp moves a level into its queue.
+func (s *Service) clamp(level int) (next int64) {
+	first, end := s.log.Bounds(level)
+	s.mu.Lock()
+	was := s.schedule.Offset(level)
+	moved := s.schedule.Clamp(level, first, end)
+	next = s.schedule.Offset(level)
+	s.mu.Unlock()
+	if moved {
+		s.logger.Warn("the progress of a delay level did not fit its queue and was corrected", "level", level+1, "was", was, "is", next, "first", first, "end", end)
+	}
+	return next
+}
+
+// Arrived tells that a delayed message became readable, which is due at due, in
+// milliseconds since 1970. It does not block.
+func (s *Service) Arrived(level int, offset, due int64, now time.Time) {
+	s.mu.Lock()
+	earlier := level < len(s.schedule.levels) && s.schedule.Arrived(level, offset, due, now.UnixMilli())
+	s.mu.Unlock()
+	if earlier {
+		s.signal()
+	}
+}
+
+// Hurry tells that what failed may succeed now.
+func (s *Service) Hurry(now time.Time) {
+	s.mu.Lock()
+	s.schedule.Hurry(now.UnixMilli())
+	s.mu.Unlock()
+	s.signal()
+}
+
+func (s *Service) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run delivers until ctx ends.
+func (s *Service) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		s.mu.Lock()
+		level, at, any := s.schedule.Next()
+		s.mu.Unlock()
+		wait := time.UnixMilli(at).Sub(time.Now())
+		if !any || wait > 0 {
+			var due <-chan time.Time
+			if any {
+				timer.Reset(wait)
+				due = timer.C
+			}
+			select {
+			case <-due: // whatever the clock on the wall says: it may have gone back
+			case <-s.wake:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.look(ctx, level)
+	}
+}
+
+// look delivers what is due of a level.
+func (s *Service) look(ctx context.Context, level int) {
+	next, then, err := s.deliver(ctx, level)
+	now := time.Now().UnixMilli()
+	s.mu.Lock()
+	if err != nil {
+		s.schedule.Failed(level, now)
+	} else {
+		s.schedule.Settle(level, then)
+	}
+	s.mu.Unlock()
+	if err != nil && ctx.Err() == nil {
+		s.logger.Warn("a delayed message could not be delivered, it is tried again", "level", level+1, "offset", next, "err", err)
+	}
+}
+
+// deliver returns when to look again, or the error that stopped it at next.
+func (s *Service) deliver(ctx context.Context, level int) (next, then int64, err error) {
+	next = s.clamp(level)
+	due, err := s.log.Due(level, next, maxRound)
+	if err != nil {
+		return next, 0, err
+	}
+	s.mu.Lock()
+	n, then := s.schedule.Ready(level, due, time.Now().UnixMilli())
+	s.mu.Unlock()
+	if n == 0 {
+		return next, then, nil
+	}
+	records, end, err := s.log.Records(level, next, n, maxRoundBytes)
+	if err != nil {
+		return next, 0, err
+	}
+	if end < next+int64(n) { // less than what is due fits a read
+		then = 0
+	}
+	var batch run
+	for _, rec := range records {
+		v, err := message.ParseView(rec)
+		if err != nil {
+			return next, 0, err
+		}
+		if v.QueueOffset() >= next+int64(n) {
+			break
+		}
+		r, err := Restore(v)
+		if err != nil {
+			s.logger.Error("a delayed message cannot be delivered and is passed over", "level", level+1, "offset", v.QueueOffset(), "err", err)
+			continue
+		}
+		if !batch.fits(&r) {
+			if err := s.append(ctx, level, &batch, v.QueueOffset()); err != nil {
+				return s.offset(level), 0, err
+			}
+		}
+		batch.records = append(batch.records, r)
+	}
+	if err := s.append(ctx, level, &batch, min(end, next+int64(n))); err != nil {
+		return s.offset(level), 0, err
+	}
+	return min(end, next+int64(n)), then, nil
+}
+
+// run is a number of messages in a row that go to the same queue.
+type run struct{ records []message.Record }
+
+func (b *run) fits(r *message.Record) bool {
+	return len(b.records) == 0 || b.records[0].Topic == r.Topic && b.records[0].QueueID == r.QueueID
+}
+
+// append stores a run, which ends before an offset of its level, and empties it.
+func (s *Service) append(ctx context.Context, level int, b *run, end int64) error {
+	if len(b.records) > 0 {
+		if err := s.log.Append(ctx, b.records); err != nil {
+			return fmt.Errorf("append to topic %q queue %d: %w", b.records[0].Topic, b.records[0].QueueID, err)
+		}
+		b.records = b.records[:0]
+	}
+	s.mu.Lock()
+	s.schedule.Delivered(level, end)
+	s.mu.Unlock()
+	return nil
+}
+
+func (s *Service) offset(level int) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.schedule.Offset(level)
+}
+
+// Offsets returns, by level, the offset up to which messages were delivered.
+func (s *Service) Offsets() []int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := make([]int64, len(s.schedule.levels))
+	for i := range next {
+		next[i] = s.schedule.Offset(i)
+	}
+	return next
+}
+
+// Persist saves the progress once what it stands for is durable. It blocks for
+// that, and for the file calls.
+func (s *Service) Persist(ctx context.Context) error {
+	next := s.Offsets()
+	if s.progress.saved(next) {
+		return nil
+	}
+	if err := s.log.Sync(ctx); err != nil {
+		return fmt.Errorf("delay offsets: not saved, because the messages delivered before are not durable: %w", err)
+	}
+	return s.progress.Save(time.Now(), next)
+}
