@@ -104,6 +104,7 @@ type brokerRun struct {
 	listener protocol.Listener
 	events   *emitter
 	delays   atomic.Pointer[delay.Service] // nil before Start delivers, and for a read-only store
+	differs  differing                     // groups whose members do not all subscribe to the same
 
 	serving  atomic.Bool   // set once addr is known: before it, requests are refused
 	draining atomic.Bool   // Shutdown: sends are refused

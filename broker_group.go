@@ -73,9 +73,7 @@ func (r *brokerRun) membersChanged(changes []groups.Change) {
 		for _, id := range c.Left {
 			r.events.emit(r.node, func(b EventBase) Event { return MemberLeft{b, c.Group, id, c.Reason} })
 		}
-		if differ, how := r.groups.Differ(c.Group); differ {
-			r.log.Warn("messages of this group may be lost to members that do not want them", "reason", how)
-		}
+		r.reportDiffering(c.Group)
 		if !r.notifies(c.Group) {
 			continue
 		}
@@ -162,6 +160,7 @@ func (r *brokerRun) groupStatus(name string) (GroupStatus, bool) {
 		}
 		st.Members = append(st.Members, MemberStatus{ClientID: m.ClientID, Addr: m.Remote.String(), Subscriptions: subs, LastHeartbeat: m.LastHeartbeat})
 	}
+	_, st.Differ = r.groups.Differ(name)
 	slices.SortFunc(st.Members, func(a, b MemberStatus) int { return cmp.Compare(a.ClientID, b.ClientID) })
 	for k := range wanted {
 		lag := QueueLag{Queue: MessageQueue{Topic: k.Topic, BrokerName: r.cfg.Name, QueueID: k.Queue}, Committed: -1, Max: r.store.MaxOffset(k.Topic, k.Queue)}

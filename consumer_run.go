@@ -20,7 +20,8 @@ import (
 //
 // All members of a group must subscribe to the same: change them one right after
 // the other. Until the last one has followed, brokers may leave out messages for
-// those that differ; the event SubscriptionsDiffer tells.
+// those that differ, and a topic's queues that fall to members without it wait; the
+// event SubscriptionsDiffer tells.
 //
 // A new filter applies to messages that no handler has got yet, those that wait
 // here included; what the old one has left out stays left out.

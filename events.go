@@ -67,6 +67,16 @@ type Rebalanced struct {
 	Reason               string         // "start", "subscriptions changed", "members changed", "route changed", "periodic", "retry"
 }
 
+// SubscriptionsDiffer: the members of a consumer group do not all subscribe to the
+// same, or not by the same model. A broker has one view of a group, so messages may
+// be left out for some, and queues may fall to members that do not want them. It is
+// told once, until something of it changes.
+type SubscriptionsDiffer struct {
+	EventBase
+	Group string
+	How   string // which members subscribe to what, and the remedy
+}
+
 // ConsumerIdle: a consumer got none of a topic's queues, the other members have
 // them all. It is told once, until the consumer gets some and loses them again.
 // The remedy is more queues, or fewer consumers.

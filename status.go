@@ -36,6 +36,7 @@ type GroupStatus struct {
 	Name    string
 	Orderly bool           // some queue of the broker is locked: the members consume in order
 	Members []MemberStatus // sorted by client id
+	Differ  string         // which members subscribe to what, when not all to the same; "" when they agree
 	Queues  []QueueLag     // queues of the broker that the group subscribes to or has committed, sorted
 	// Locks tell which client holds which queue of the broker; locks that were
 	// not renewed for Timings.LockExpire are left out. nil without any.

@@ -291,7 +291,7 @@ func (r *run) route(ctx context.Context, topic string, fresh bool, fails error) 
 // what is held stays, as far as the error concerns it.
 //
 // A change of what is held is told to the brokers before it is relied on, as a
-// newer version of the topic's subscription: after a member with another filter
+// newer version of the subscriptions: after a member with another filter
 // has left, brokers would go on with that filter. Java: messageQueueChanged.
 func (r *run) rebalance(ctx context.Context, rd *round, route *client.Route, sub subscription) error {
 	share, err := r.share(ctx, rd, route, sub)
@@ -311,12 +311,16 @@ func (r *run) rebalance(ctx context.Context, rd *round, route *client.Route, sub
 		r.warn(r.drop(revoked, false))
 	}
 	if len(revoked)+len(added) > 0 && !rd.start {
-		now, subscribed := r.subs.renew(sub, time.Now())
-		if !subscribed {
-			return joined(errs) // unsubscribed, or changed: there is another round
+		if !rd.changed {
+			rd.changed = true
+			r.subs.renew(time.Now())
+			r.announce(ctx)
+		}
+		now, subscribed := r.subs.get(route.Topic)
+		if !subscribed || !slices.Equal(now.filter.List(), sub.filter.List()) {
+			return joined(errs) // changed meanwhile: there is another round
 		}
 		sub = now
-		r.announce(ctx)
 	}
 	for _, q := range added {
 		if err := r.take(ctx, rd, q, sub); err != nil {

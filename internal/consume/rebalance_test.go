@@ -458,9 +458,9 @@ func TestEachTopicIsSharedForItself(t *testing.T) {
 		assert.Equal(t, protocol.ConsumerData{
 			Group: testGroup, From: protocol.ConsumeFromLast, Passive: true,
 			Subscriptions: []protocol.Subscription{
-				{Topic: testTopic, Expression: "*", ExpressionType: "TAG", Version: version + 1}, // told anew when its share changed
-				{Topic: "other", Expression: "A || B", ExpressionType: "TAG", Tags: []string{"A", "B"}, Codes: []int32{65, 66}, Version: version},
+				{Topic: testTopic, Expression: "*", ExpressionType: "TAG", Version: version + 1},
+				{Topic: "other", Expression: "A || B", ExpressionType: "TAG", Tags: []string{"A", "B"}, Codes: []int32{65, 66}, Version: version + 1},
 			},
-		}, e1.ConsumerData())
+		}, e1.ConsumerData(), "told anew when the share changed")
 	})
 }

@@ -75,17 +75,15 @@ func (s *subscriptions) set(topic string, tags filter.Tags, now time.Time) bool 
 	return true
 }
 
-// renew gives an unchanged subscription a newer version and returns it; false
-// when it is not the current one any more.
-func (s *subscriptions) renew(sub subscription, now time.Time) (subscription, bool) {
+// renew gives every subscription a newer version.
+func (s *subscriptions) renew(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if current, known := s.byTopic[sub.topic]; !known || current.version != sub.version {
-		return subscription{}, false
+	version := s.nextLocked(now)
+	for topic, sub := range s.byTopic {
+		sub.version = version
+		s.byTopic[topic] = sub
 	}
-	sub.version = s.nextLocked(now)
-	s.byTopic[sub.topic] = sub
-	return sub, true
 }
 
 // remove ends a subscription of the user's. It reports whether there was one.

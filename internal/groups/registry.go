@@ -24,7 +24,10 @@ type Change struct {
 	Joined   []string // client ids of new members, sorted
 	Left     []string // client ids of former members, sorted
 	Replaced []string // client ids that go on through a newer session, sorted
-	Reason   string   // why those in Left have left; "" when nobody has
+	// Resubscribed are client ids of members that subscribe to something else
+	// than before, or by another model; a newer version alone does not count.
+	Resubscribed []string
+	Reason       string // why those in Left have left; "" when nobody has
 	// Notify is every live session of the group, newcomers too, when its
 	// members have to share out the queues anew: a join, a leave, a new
 	// session, another set of topics. It is empty in a broadcasting group.
@@ -173,9 +176,13 @@ func (g *Registry) joinLocked(now time.Time, sessionID uint64, s *session, remot
 		gr.clients[clientID]++
 		s.consumers[c.Group] = struct{}{}
 	}
+	known := len(change.Joined)+len(change.Replaced) == 0
+	different := known && reg.model != c.Model
 	reg.peer, reg.remote, reg.model, reg.last = s.peer, remote, c.Model, now
 	if !sameSubscriptions(reg.subscriptions, c.Subscriptions) {
-		reg.subscriptions = cloneSubscriptions(c.Subscriptions)
+		subs := cloneSubscriptions(c.Subscriptions)
+		different = different || known && !slices.EqualFunc(reg.subscriptions, subs, sameFilter)
+		reg.subscriptions = subs
 	}
 	if gr.subscribe(reg.subscriptions) {
 		changed = true
@@ -183,7 +190,10 @@ func (g *Registry) joinLocked(now time.Time, sessionID uint64, s *session, remot
 	if changed {
 		change.Notify = gr.peers()
 	}
-	return change, changed
+	if different {
+		change.Resubscribed = []string{clientID}
+	}
+	return change, changed || different
 }
 
 // Unregister takes the session out of the groups that r names, either or both.

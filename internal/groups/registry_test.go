@@ -299,15 +299,18 @@ func TestGroupSubscriptionsFollowTheHeartbeats(t *testing.T) {
 		return s.Expression
 	}
 	assert.Equal(t, "A", get("orders"))
-	assert.Empty(t, b.beat(t0, 1, member("c1", sub("orders", "B", 5))), "same version")
+	resubscribed := []Change{{Group: "g", Resubscribed: []string{"c1"}}}
+	assert.Equal(t, resubscribed, b.beat(t0, 1, member("c1", sub("orders", "B", 5))), "same version: the member differs, nobody is notified")
 	assert.Equal(t, "A", get("orders"))
-	assert.Empty(t, b.beat(t0, 1, member("c1", sub("orders", "C", 4))), "older version")
+	assert.Equal(t, resubscribed, b.beat(t0, 1, member("c1", sub("orders", "C", 4))), "older version")
 	assert.Equal(t, "A", get("orders"))
-	assert.Empty(t, b.beat(t0, 1, member("c1", sub("orders", "D", 6))), "a newer version is no change of members")
+	assert.Equal(t, resubscribed, b.beat(t0, 1, member("c1", sub("orders", "D", 6))), "a newer version is no change of members")
+	assert.Empty(t, b.beat(t0, 1, member("c1", sub("orders", "D", 7))), "and with the same filter none at all")
 	assert.Equal(t, "D", get("orders"))
 
-	changes := b.beat(t0, 1, member("c1", sub("orders", "D", 6), sub("payments", "*", 1)))
+	changes := b.beat(t0, 1, member("c1", sub("orders", "D", 7), sub("payments", "*", 1)))
 	require.Len(t, changes, 1, "a topic more")
+	assert.Equal(t, []string{"c1"}, changes[0].Resubscribed)
 	assert.Equal(t, []uint64{1}, notified(changes[0]))
 	assert.Empty(t, changes[0].Joined)
 	assert.Equal(t, "*", get("payments"))

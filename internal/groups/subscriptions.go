@@ -45,8 +45,13 @@ func sameSubscriptions(stored, given []protocol.Subscription) bool {
 }
 
 func sameSubscription(a, b protocol.Subscription) bool {
+	return a.Version == b.Version && sameFilter(a, b)
+}
+
+// sameFilter is sameSubscription for any versions.
+func sameFilter(a, b protocol.Subscription) bool {
 	return a.Topic == b.Topic && a.Expression == b.Expression && a.ExpressionType == b.ExpressionType &&
-		a.Version == b.Version && slices.Equal(a.Tags, b.Tags) && slices.Equal(a.Codes, b.Codes)
+		slices.Equal(a.Tags, b.Tags) && slices.Equal(a.Codes, b.Codes)
 }
 
 // cloneSubscriptions copies subscriptions out of a request, sorted by topic; of
