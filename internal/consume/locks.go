@@ -279,6 +279,9 @@ func (r *run) acquire(ctx context.Context, q message.Queue) (queueLock, error) {
 	l, locked, err := r.askLocks(ctx, q.BrokerName, []message.Queue{q})
 	switch {
 	case err != nil:
+		if !answered(err) { // granted, for all we know
+			r.sendUnlock(q)
+		}
 		return queueLock{}, fmt.Errorf("%v not taken: %w", q, err)
 	case !locked[q]:
 		return queueLock{}, fmt.Errorf("%v: %w", q, errLockHeld)
@@ -306,10 +309,12 @@ func (r *run) regain(ctx context.Context, queues []*heldQueue) {
 }
 
 // disown undoes acquire for a queue that is not taken after all.
-func (r *run) disown(ctx context.Context, q message.Queue, l queueLock) {
-	if l.conn != nil {
-		r.unlock(ctx, []message.Queue{q}, true)
+func (r *run) disown(q message.Queue, l queueLock) {
+	if l.conn == nil || !r.enterLocks(r.base) {
+		return
 	}
+	defer r.exitLocks()
+	r.sendUnlock(q)
 }
 
 // unlock gives queues back that no handler has any more. Best effort: what fails
@@ -326,15 +331,24 @@ func (r *run) unlock(ctx context.Context, queues []message.Queue, oneway bool) {
 	}
 	var wg sync.WaitGroup
 	for broker, queues := range byBroker {
-		wg.Go(func() {
-			err := r.call(ctx, broker, lockTimeout, func(ctx context.Context, conn protocol.BrokerConn) error {
-				_, err := conn.UnlockQueues(ctx, &protocol.UnlockQueuesRequest{Group: r.cfg.Group, ClientID: r.cfg.ClientID, Queues: queues, Oneway: oneway})
-				return err
-			})
-			if err != nil {
-				r.log.Warn("queues not unlocked, their locks expire", "broker", broker, "queues", len(queues), "error", err)
-			}
-		})
+		wg.Go(func() { r.unlockAt(ctx, broker, queues, oneway) })
 	}
 	wg.Wait()
+}
+
+// sendUnlock unlocks one queue, whether the run halts or not, and waits for
+// nothing.
+func (r *run) sendUnlock(q message.Queue) {
+	r.unlockAt(r.base, q.BrokerName, []message.Queue{q}, true)
+}
+
+// unlockAt sends one request.
+func (r *run) unlockAt(ctx context.Context, broker string, queues []message.Queue, oneway bool) {
+	err := r.call(ctx, broker, lockTimeout, func(ctx context.Context, conn protocol.BrokerConn) error {
+		_, err := conn.UnlockQueues(ctx, &protocol.UnlockQueuesRequest{Group: r.cfg.Group, ClientID: r.cfg.ClientID, Queues: queues, Oneway: oneway})
+		return err
+	})
+	if err != nil {
+		r.log.Warn("queues not unlocked, their locks expire", "broker", broker, "queues", len(queues), "error", err)
+	}
 }

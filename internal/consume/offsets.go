@@ -437,7 +437,9 @@ func (r *run) commit(ctx context.Context, h *heldQueue) error {
 	}
 	r.mu.Lock()
 	h.committed = offset
-	delete(r.leaving, h)
+	if !r.locking { // otherwise it has to be unlocked, too
+		delete(r.leaving, h)
+	}
 	r.mu.Unlock()
 	return nil
 }

@@ -75,10 +75,12 @@ func (r *run) release(ctx context.Context) {
 func (r *run) letGo(ctx context.Context, queues []*heldQueue) []unstored {
 	r.regain(ctx, queues)
 	failed := r.commitAll(ctx, queues)
-	if ctx.Err() != nil { // the run halts, and leave does it
+	if ctx.Err() == nil {
+		r.unlock(ctx, namesOf(queues), true)
+	}
+	if ctx.Err() != nil { // the run halts, and leave does all of it
 		return nil
 	}
-	r.unlock(ctx, namesOf(queues), true)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range queues {

@@ -503,7 +503,7 @@ func (r *run) take(ctx context.Context, rd *round, q message.Queue, sub subscrip
 		if !answered(err) {
 			rd.down[q.BrokerName] = err
 		}
-		r.disown(ctx, q, lock)
+		r.disown(q, lock)
 		return err
 	}
 	if refused {
@@ -532,7 +532,7 @@ func (r *run) take(ctx context.Context, rd *round, q message.Queue, sub subscrip
 	}
 	r.mu.Unlock()
 	if halted {
-		r.disown(r.base, q, lock)
+		r.disown(q, lock)
 	}
 	if pulling {
 		r.startPull(h)

@@ -63,7 +63,7 @@ type run struct {
 	retiring   map[string]int               // topics whose queues rest until their last handler ends: callers that wait for that
 	spare      map[string]bool              // topics of which other members got every queue
 	held       map[message.Queue]*heldQueue // what is consumed
-	leaving    map[*heldQueue]bool          // dropped, last offset not committed yet
+	leaving    map[*heldQueue]bool          // dropped, last offset not committed yet, or still locked
 	draining   map[message.Queue]*heldQueue // dropped, handlers still run
 	ready      readyList                    // held queues with ready messages
 	idle       int                          // workers that wait
