@@ -132,6 +132,16 @@ func runHistory(t *testing.T, seed uint64) {
 					require.False(t, again, "seed %d: acknowledged twice", seed)
 				}
 			}
+		case op < 88:
+			size, before := int64(0), end
+			for offset, e := range model {
+				if e.state == slotReady && e.attempts == 0 { // never taken
+					size += int64(e.size)
+					end = min(end, offset)
+					delete(model, offset)
+				}
+			}
+			require.Equal(t, size, p.rewind(), "seed %d: rewind from %d", seed, before)
 		case op < 98:
 			for len(delayed) > 0 && rnd.IntN(4) > 0 {
 				i := rnd.IntN(len(delayed))
@@ -168,8 +178,10 @@ func runHistory(t *testing.T, seed uint64) {
 		require.Equal(t, bytes, p.bytes, "seed %d", seed)
 		require.Equal(t, ready, p.ready(), "seed %d", seed)
 		if len(model) > 0 {
-			lowest := slices.Min(slices.Collect(maps.Keys(model)))
-			require.LessOrEqual(t, slices.Max(slices.Collect(maps.Keys(model)))-lowest, p.span(), "seed %d", seed)
+			lowest, highest := slices.Min(slices.Collect(maps.Keys(model))), slices.Max(slices.Collect(maps.Keys(model)))
+			require.LessOrEqual(t, highest-lowest, p.span(), "seed %d", seed)
+			first, last := p.bounds()
+			require.Equal(t, [2]int64{lowest, highest}, [2]int64{first, last}, "seed %d", seed)
 		}
 	}
 	commit := p.commit()

@@ -49,6 +49,7 @@ type fakeBroker struct {
 	refuse  error // answer to commits; nil: taken
 	queues  map[message.Queue]*fakeQueue
 	commits map[message.Queue]int64 // of testGroup
+	resets  map[message.Queue]int64 // pending: the next pull gets them, and commits do not count until then
 	members map[string]bool         // of testGroup
 	locks   map[message.Queue]lock  // of testGroup
 	epoch   int                     // of its connections
@@ -93,7 +94,7 @@ func newWorld(t *testing.T, brokers ...string) *world {
 func (w *world) addBroker(name string) *fakeBroker {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	b := &fakeBroker{w: w, name: name, queues: make(map[message.Queue]*fakeQueue), commits: make(map[message.Queue]int64),
+	b := &fakeBroker{w: w, name: name, queues: make(map[message.Queue]*fakeQueue), commits: make(map[message.Queue]int64), resets: make(map[message.Queue]int64),
 		members: make(map[string]bool), locks: make(map[message.Queue]lock), changed: make(chan struct{}), calls: make(map[string]int)}
 	w.brokers[name] = b
 	return b
@@ -166,6 +167,11 @@ func (w *world) committed(q message.Queue) int64 {
 		return off
 	}
 	return -1
+}
+
+// reset moves the group to an offset of a queue, as a broker does it.
+func (w *world) reset(q message.Queue, offset int64) {
+	w.change(func() { w.brokers[q.BrokerName].commits[q], w.brokers[q.BrokerName].resets[q] = offset, offset })
 }
 
 // change edits the world under its lock and wakes held pulls.
@@ -477,6 +483,9 @@ func (f *fakeConn) UpdateConsumerOffset(ctx context.Context, r *protocol.UpdateC
 		return nil, f.b.refuse
 	}
 	q := message.Queue{Topic: r.Topic, BrokerName: f.b.name, QueueID: r.QueueID}
+	if _, pending := f.b.resets[q]; pending {
+		return &protocol.UpdateConsumerOffsetResponse{}, nil
+	}
 	f.b.commits[q] = r.Offset
 	f.b.updates = append(f.b.updates, update{time.Now(), q, r.Offset})
 	return &protocol.UpdateConsumerOffsetResponse{}, nil
@@ -559,7 +568,7 @@ func (f *fakeConn) PullMessage(ctx context.Context, r *protocol.PullMessageReque
 	if !b.members[f.c.id] {
 		return nil, protocol.Errorf(protocol.SubscriptionNotExist, "the consumer's subscription does not exist")
 	}
-	if r.Commit {
+	if _, pending := b.resets[q]; r.Commit && !pending {
 		b.commits[q] = r.CommitOffset
 	}
 	k := b.queues[q]
@@ -574,7 +583,12 @@ func (f *fakeConn) PullMessage(ctx context.Context, r *protocol.PullMessageReque
 		}
 		end := k.min + int64(len(k.records))
 		resp := &protocol.PullMessageResponse{Code: protocol.PullOffsetMoved, MinOffset: k.min, MaxOffset: end}
+		reset, pending := b.resets[q]
+		delete(b.resets, q)
 		switch {
+		case pending:
+			resp.NextBeginOffset = reset
+			return resp, nil
 		case r.Offset < k.min:
 			resp.NextBeginOffset = k.min
 			return resp, nil
