@@ -31,11 +31,28 @@ const (
 	defaultMaxSpan        = 2000
 )
 
-// ConsumerConfig configures a Consumer. It is copied by NewConsumer. The names
-// in brackets are those of Java's DefaultMQPushConsumer.
+// ConsumerConfig configures a Consumer. It is copied by NewConsumer. Defaults
+// stand in square brackets, the names of Java's DefaultMQPushConsumer in round
+// ones; where its default is another one it is given too. Its intervals, such as
+// persistConsumerOffsetInterval, are in Timings.
+//
+// What Java has and this has not, with its default, and why:
+//
+//   - consumeThreadMin (20), adjustThreadPoolNumsThreshold (100000): Concurrency
+//     is the number of handlers, workers without one wait.
+//   - pullInterval (0): the next pull goes out at once.
+//   - pullThresholdForTopic (-1), pullThresholdSizeForTopic (-1): off there;
+//     MaxCachedTotal bounds all topics together.
+//   - pullBatchSizeInBytes (256 KiB), postSubscriptionWhenPull (false): brokers
+//     bound a pull to 256 KiB, and filter by what heartbeats told.
+//   - consumerPullTimeoutMillis (30 s), mqClientApiTimeout (3 s): a pull fails
+//     15 s after PullSuspend, the calls of a rebalance after 3 s, those for
+//     offsets after 5 s.
+//   - awaitTerminationMillisWhenShutdown (0): Shutdown waits as long as its
+//     context lasts, Close for CloseTimeout.
 type ConsumerConfig struct {
-	Group        string // required (consumerGroup)
-	InstanceName string // part of the client id; "" = unique (instanceName)
+	Group        string // required (consumerGroup; DEFAULT_CONSUMER, which it refuses at start)
+	InstanceName string // part of the client id; "" = unique (instanceName; DEFAULT, which becomes pid#nanoTime)
 	NameServers  []string
 	Transport    Transport
 
@@ -44,14 +61,16 @@ type ConsumerConfig struct {
 	// Model says who gets a message: one member of the group (Clustering, the
 	// default), or every member (Broadcasting). A broadcasting consumer holds
 	// every queue, keeps its offsets itself, and gets nothing a second time: a
-	// message whose Handler failed is logged and passed over, as in RocketMQ
-	// (messageModel).
+	// message whose Handler failed is logged and passed over, as in RocketMQ. What
+	// it has not finished when it stops it gets again if it has an OffsetDir
+	// (messageModel; CLUSTERING).
 	Model MessageModel
 	// OffsetDir is where a Broadcasting consumer keeps how far it has come, in
 	// <OffsetDir>/<client id>/<Group>/offsets.json; "" = in memory only, so that
 	// the next Start begins where From says. The file is found again by a consumer
 	// with the same InstanceName: without one every client id is new
-	// (rocketmq.client.localOffsetStoreDir).
+	// (rocketmq.client.localOffsetStoreDir; $HOME/.rocketmq_offsets). Files of
+	// RocketMQ's clients can be read.
 	OffsetDir string
 
 	// Handler consumes 1 to BatchSize messages of one queue. An error, or a
@@ -74,7 +93,11 @@ type ConsumerConfig struct {
 	// that of another member only if it runs already when its broker is lost.
 	Orderly bool
 
-	From ConsumeFrom // where a group without a committed offset starts (consumeFromWhere, consumeTimestamp)
+	// From says where a group without a committed offset starts, for the queues
+	// that the route shows while Start, or the topic's Subscribe, runs
+	// [FromLastOffset] (consumeFromWhere; consumeTimestamp is 30 min before the
+	// start). A queue that appears later is read from its beginning.
+	From ConsumeFrom
 
 	// Strategy shares the queues of each topic among the members of the group:
 	// rebalance.Averagely [nil], AveragelyByCircle, ConsistentHash, MachineRoom,
@@ -93,10 +116,10 @@ type ConsumerConfig struct {
 	PullBatchSize  int   // most messages of one pull [32], at most 32 are served (pullBatchSize)
 	MaxCached      int   // messages waiting or being handled, per queue [1000] (pullThresholdForQueue)
 	MaxCachedBytes int64 // the same in bytes, per queue [100 MiB] (pullThresholdSizeForQueue)
-	MaxCachedTotal int64 // the same in bytes, per consumer [256 MiB]
+	MaxCachedTotal int64 // the same in bytes, per consumer [256 MiB] (none)
 	MaxSpan        int64 // most offsets between a queue's oldest unfinished and newest message, failed ones that wait included [2000] (consumeConcurrentlyMaxSpan)
 
-	CloseTimeout time.Duration // Close waits this long for handlers [10 s]
+	CloseTimeout time.Duration // Close waits this long for handlers [10 s] (awaitTerminationMillisWhenShutdown; 0)
 
 	Timings Timings
 	Logger  *slog.Logger // nil = silent
