@@ -486,3 +486,84 @@ func TestOrderlyGoesOnAtOnceAfterABrokersRestart(t *testing.T) {
 		assert.Len(t, s.all(), 60)
 	})
 }
+
+func TestOL02_UnsubscribeGivesTheQueuesBackAfterTheRunningHandler(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 4, "U": 1}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		s := sequence{work: 10 * time.Second}
+		cfg := pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T", "U"), Orderly: true, From: pocketmq.FromFirstOffset}
+		cfg.Handler = s.handler("1")
+		first := consumer(t, c, cfg)
+		for id := range 4 {
+			sendAll(t, p, queue("T", "broker-a", id), "x", "y")
+		}
+		begin := time.Now()
+		time.Sleep(time.Second)
+		require.NoError(t, first.Unsubscribe(t.Context(), "T"))
+		assert.Equal(t, begin.Add(10*time.Second), time.Now(), "when the handlers have returned")
+		assert.Equal(t, []pocketmq.MessageQueue{queue("U", "broker-a", 0)}, first.Assignment())
+		g, _ := c.Broker("broker-a", 0).Group("g")
+		assert.Equal(t, map[pocketmq.MessageQueue]string{queue("U", "broker-a", 0): first.ClientID()}, g.Locks)
+
+		// Another process takes over, as in a deployment that splits topics.
+		conn := dial(t, c, "broker-a")
+		for id := range 4 {
+			assert.Len(t, lock(t, conn, "g", "other", queue("T", "broker-a", id)), 1)
+			assert.Equal(t, int64(1), committed(t, c, "g", queue("T", "broker-a", id)))
+		}
+		assert.Len(t, s.all(), 4)
+	})
+}
+
+func TestOrderlyBroadcastTakesNoLocksAndKeepsOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 2}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		locks := c.Inject(pocketmq.Fault{Code: protocol.CodeLockQueues})
+		seen := [2]sequence{{fail: failing("1", 2), work: time.Millisecond}, {work: time.Millisecond}}
+		for i := range seen {
+			consumer(t, c, pocketmq.ConsumerConfig{
+				Group: "g", Subscriptions: all("T"), Model: pocketmq.Broadcasting, Orderly: true, From: pocketmq.FromFirstOffset, Handler: seen[i].handler(fmt.Sprint(i)),
+			})
+		}
+		q := queue("T", "broker-a", 0)
+		sendAll(t, p, q, "0", "1", "2")
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, []string{"0", "1", "1", "1", "2"}, seen[0].bodies())
+		assert.Equal(t, []string{"0", "1", "2"}, seen[1].bodies())
+		assert.Zero(t, locks.Hits())
+		g, _ := c.Broker("broker-a", 0).Group("g")
+		assert.False(t, g.Orderly)
+		assert.Empty(t, g.Locks)
+	})
+}
+
+func TestOrderlyConcurrencyBoundsHandlersOverAllQueues(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 8}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		s := sequence{work: time.Second}
+		co := consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), Orderly: true, Concurrency: 3, BatchSize: 4, Handler: s.handler("1")})
+		begin := time.Now()
+		for id := range 8 {
+			sendAll(t, p, queue("T", "broker-a", id), "a", "b", "c", "d", "e", "f")
+		}
+		time.Sleep(500 * time.Millisecond)
+		assert.Equal(t, 3, co.Status().Running)
+		time.Sleep(time.Minute)
+		running := map[time.Time]int{}
+		for _, call := range s.all() {
+			running[call.at]++
+			assert.LessOrEqual(t, len(call.bodies), 4)
+		}
+		for at, n := range running {
+			assert.LessOrEqual(t, n, 3, "at %v", at.Sub(begin))
+		}
+		assert.Len(t, s.bodies(), 48)
+		assert.Empty(t, s.overlaps())
+		for _, st := range co.Queues() {
+			assert.True(t, st.Locked)
+		}
+	})
+}
