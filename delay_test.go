@@ -1,10 +1,13 @@
 package pocketmq_test
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,6 +19,7 @@ import (
 	"github.com/pocketmq/pocketmq"
 	"github.com/pocketmq/pocketmq/internal/statefile"
 	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/mqtest"
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
@@ -306,4 +310,86 @@ func TestTheLargestPropertiesTextCanBeDelayed(t *testing.T) {
 		require.Len(t, got, 1)
 		assert.Equal(t, m.Properties, got[0].Properties)
 	})
+}
+
+// At random moments the broker is killed or loses power: what was acknowledged is
+// delivered, whatever the moment, and not before its time.
+func TestDelayedMessagesSurviveCrashes(t *testing.T) {
+	for _, flush := range []pocketmq.FlushMode{pocketmq.AsyncFlush, pocketmq.SyncFlush} {
+		t.Run(flush.String(), func(t *testing.T) {
+			seed := rand.Uint64()
+			bubble(t, func(t *testing.T) {
+				rnd := rand.New(rand.NewPCG(seed, 0))
+				levels := []time.Duration{500 * time.Millisecond, 2 * time.Second, 20 * time.Second}
+				c := run(t, pocketmq.ClusterConfig{Dir: t.TempDir(), Topics: map[string]int{"T": 2},
+					Timings: pocketmq.Timings{DelayLevels: levels, OffsetPersist: 300 * time.Millisecond},
+					Groups:  []pocketmq.BrokerGroup{{Name: "broker-a", Config: pocketmq.BrokerConfig{Flush: flush, CommitLogFileSize: 16 << 10}}}})
+				p := producer(t, c, pocketmq.ProducerConfig{})
+				due := make(map[string]time.Time)
+				for range 30 {
+					for range rnd.IntN(20) {
+						level := 1 + rnd.IntN(3)
+						m := text("T", "%d", len(due))
+						m.DelayLevel = level
+						_, err := p.Send(t.Context(), m)
+						require.NoError(t, err, "seed %d", seed)
+						due[string(m.Body)] = time.Now().Truncate(time.Millisecond).Add(levels[level-1])
+						time.Sleep(time.Duration(rnd.IntN(200)) * time.Millisecond)
+					}
+					if flush == pocketmq.SyncFlush && rnd.IntN(2) == 0 {
+						require.NoError(t, c.PowerOff("broker-a", 0))
+					} else {
+						require.NoError(t, c.Kill("broker-a", 0))
+					}
+					time.Sleep(time.Duration(rnd.IntN(3000)) * time.Millisecond)
+					require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
+				}
+				sleepUntil(time.Now().Add(21 * time.Second))
+				got := make(map[string]bool)
+				for id := range 2 {
+					for _, m := range rawQueue(t, c, queue("T", "broker-a", id)) {
+						got[string(m.Body)] = true
+						assert.False(t, m.StoreTime.Before(due[string(m.Body)]), "seed %d: %s came too early", seed, m.Body)
+					}
+				}
+				assert.Len(t, got, len(due), "seed %d", seed)
+			})
+		})
+	}
+}
+
+// BenchmarkRetry is how many failed messages a second a broker takes back and
+// delivers again.
+func BenchmarkRetry(b *testing.B) {
+	for _, flush := range []pocketmq.FlushMode{pocketmq.AsyncFlush, pocketmq.SyncFlush} {
+		b.Run(flush.String(), func(b *testing.B) {
+			cfg := pocketmq.ClusterConfig{Dir: b.TempDir(), Topics: map[string]int{"T": 1},
+				Groups: []pocketmq.BrokerGroup{{Name: "broker-a", Config: pocketmq.BrokerConfig{Flush: flush}}}}
+			cfg.Timings.DelayLevels = []time.Duration{time.Millisecond}
+			c := mqtest.Run(b, cfg)
+			conn := dial(b, c, "broker-a")
+			heartbeat(b, conn, "g", protocol.Clustering)
+			m := sendOne(b, c, &pocketmq.Message{Body: benchBody(128)})
+			count := newCounter()
+			consumer(b, c, pocketmq.ConsumerConfig{Group: "h", From: pocketmq.FromFirstOffset, Subscriptions: all("%RETRY%g"), Handler: func(_ context.Context, msgs []*pocketmq.MessageExt) error {
+				count.add(len(msgs))
+				return nil
+			}})
+			left := atomic.Int64{}
+			left.Store(int64(b.N))
+			b.ReportAllocs()
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			for range 16 {
+				wg.Go(func() {
+					for left.Add(-1) >= 0 {
+						assert.NoError(b, back(b, conn, m, nil))
+					}
+				})
+			}
+			wg.Wait()
+			count.wait(int64(b.N))
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msgs/s")
+		})
+	}
 }

@@ -49,3 +49,17 @@ func TestAFoundValueCannotGrowIntoTheText(t *testing.T) {
 	_ = append(value, "XXXX"...)
 	assert.Equal(t, "a\x011\x02b\x012\x02", string(raw))
 }
+
+func TestAppendWithout(t *testing.T) {
+	for _, row := range []struct{ text, want string }{
+		{"", ""},
+		{"a\x011\x02b\x012\x02", "b\x012\x02"},
+		{"b\x012\x02a\x011", "b\x012\x02"},
+		{"b\x012", "b\x012\x02"},
+		{"a\x011\x02a\x012\x02", ""},
+		{"aa\x011\x02\x02a\x02c\x01a\x02", "aa\x011\x02c\x01a\x02"},
+	} {
+		assert.Equal(t, row.want, string(AppendWithout(nil, row.text, "a", "x")), "%q", row.text)
+	}
+	assert.Equal(t, "kept\x01\x02b\x012\x02", string(AppendWithout([]byte("kept\x01\x02"), "b\x012\x02")))
+}

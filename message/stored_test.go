@@ -142,3 +142,32 @@ func TestEncodingDoesNotAllocate(t *testing.T) {
 		_ = v.CheckBody()
 	}))
 }
+
+// A broker's copy may have more properties than a sender, up to what the record's
+// length can say, and everything reads it.
+func TestAnAcceptedMessageMayHaveLongerProperties(t *testing.T) {
+	text := func(n int) string { return "k\x01" + strings.Repeat("v", n-3) + "\x02" }
+	for _, row := range []struct {
+		size     int
+		accepted bool
+		ok       bool
+	}{
+		{MaxPropertiesLength, false, true}, {MaxPropertiesLength + 1, false, false},
+		{MaxPropertiesLength + 1, true, true}, {MaxStoredPropertiesLength, true, true}, {MaxStoredPropertiesLength + 1, true, false},
+	} {
+		rec, err := AppendRecord(nil, &Record{Topic: "T", Body: []byte("x"), Properties: text(row.size), Accepted: row.accepted})
+		if !row.ok {
+			assert.ErrorIs(t, err, ErrIllegalMessage, "%+v", row)
+			continue
+		}
+		require.NoError(t, err, "%+v", row)
+		v, err := ParseView(rec)
+		require.NoError(t, err, "%+v", row)
+		assert.Equal(t, text(row.size), string(v.Properties()))
+		codec := NewCodec()
+		e, err := codec.DecodeExt(rec, "b", "T")
+		require.NoError(t, err)
+		assert.Len(t, e.Properties["k"], row.size-3)
+		codec.Close()
+	}
+}
