@@ -536,6 +536,13 @@ func TestLK05_Host(t *testing.T) {
 }
 
 func TestLK06_ALostQueueEndsItsLoop(t *testing.T) {
+	for name, orderly := range map[string]bool{"concurrent": false, "orderly": true} {
+		t.Run(name, func(t *testing.T) { lostQueues(t, orderly) })
+	}
+}
+
+// lostQueues lets a consumer lose half of its queues, and get them back, many times.
+func lostQueues(t *testing.T, orderly bool) {
 	ownTemp(t)
 	var events = make(chan pocketmq.Rebalanced, 1000)
 	var lines lineCounter
@@ -548,7 +555,7 @@ func TestLK06_ALostQueueEndsItsLoop(t *testing.T) {
 			}
 		},
 	})
-	cfg := pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), Handler: func(context.Context, []*pocketmq.MessageExt) error { return nil }}
+	cfg := pocketmq.ConsumerConfig{Group: "g", Orderly: orderly, Subscriptions: all("T"), Handler: func(context.Context, []*pocketmq.MessageExt) error { return nil }}
 	a := consumer(t, c, cfg)
 	holds := func(n int) {
 		t.Helper()

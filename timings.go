@@ -26,7 +26,7 @@ type Timings struct {
 
 	PullSuspend    time.Duration // a broker holds a pull that finds nothing for this long [15 s] (brokerSuspendMaxTimeMillis)
 	PullErrorDelay time.Duration // a failed pull is repeated after this [3 s] (pullTimeDelayMillsWhenException)
-	PullExpire     time.Duration // a queue that was not pulled for longer is dropped and taken anew by the next rebalance [120 s] (rocketmq.client.pull.pullMaxIdleTime)
+	PullExpire     time.Duration // a queue whose pull has had no answer for longer is dropped and taken anew by the next rebalance; more than PullSuspend [120 s] (rocketmq.client.pull.pullMaxIdleTime)
 
 	LockExpire     time.Duration // a broker gives a queue of an orderly group to another member once its lock was not renewed for this long [60 s] (rocketmq.broker.rebalance.lockMaxLiveTime)
 	LockRenew      time.Duration // an orderly consumer renews its locks [20 s] (rocketmq.client.rebalance.lockInterval)

@@ -155,6 +155,62 @@ func TestABroadcasterWhoseFileCannotBeWrittenDoesNotStart(t *testing.T) {
 	})
 }
 
+// The table of computePullFromWhere for a broadcasting member: its own offset
+// counts, also 0; otherwise From decides, without the broker's 0.
+func TestWhereABroadcasterBegins(t *testing.T) {
+	for name, c := range map[string]struct {
+		from  protocol.ConsumeFrom
+		local int64 // -1 = none
+		want  int64
+	}{
+		"last, none":   {protocol.ConsumeFromLast, -1, 12},
+		"first, none":  {protocol.ConsumeFromFirst, -1, 4},
+		"time, none":   {protocol.ConsumeFromTime, -1, 8},
+		"last, known":  {protocol.ConsumeFromLast, 9, 9},
+		"first, known": {protocol.ConsumeFromFirst, 9, 9},
+		"time, known":  {protocol.ConsumeFromTime, 9, 9},
+		"last, 0":      {protocol.ConsumeFromLast, 0, 4}, // out of range: the broker's minimum
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "a")
+				w.topic(testTopic, "a", 1)
+				q := queueOf("a", 0)
+				w.change(func() { w.brokers["a"].queues[q].min = 4 })
+				w.send(q, numbered(4, 8)...)
+				time.Sleep(time.Second)
+				since := time.Now()
+				w.send(q, numbered(8, 12)...)
+				path := filepath.Join(t.TempDir(), "offsets.json")
+				if c.local >= 0 {
+					l, err := openLocalOffsets(path)
+					require.NoError(t, err)
+					l.put(q, c.local)
+					require.NoError(t, l.save())
+				}
+				in := new(inbox)
+				e, _ := w.member("c1", in, func(cfg *Config) {
+					broadcasting(path)(cfg)
+					cfg.From, cfg.FromTime = c.from, since
+				})
+				w.change(func() { w.brokers["a"].down = true })
+				time.AfterFunc(1500*time.Millisecond, func() { w.change(func() { w.brokers["a"].down = false }) })
+				start(t, e) // tries again until the broker answers
+				w.send(q, "m12")
+				synctest.Wait()
+				got := in.all()
+				require.NotEmpty(t, got)
+				first := got[0].offset
+				for _, d := range got {
+					first = min(first, d.offset)
+				}
+				assert.Equal(t, c.want, first)
+				assert.Len(t, got, 13-int(c.want))
+			})
+		})
+	}
+}
+
 func TestCP05ABroadcasterKeepsTheOffsetsOfABrokerThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,10 +24,11 @@ func TestCP03AResetActsAtOnceAndABatchInFlightDoesNotUndoIt(t *testing.T) {
 				q := queueOf("a", 0)
 				in := new(inbox)
 				release := make(chan struct{})
-				hold := true
+				var hold atomic.Bool
+				hold.Store(true)
 				e, _ := w.member("c1", nil, func(c *Config) {
 					c.Handler = func(ctx context.Context, msgs []*message.Ext) error {
-						if hold && msgs[0].QueueOffset >= 90 {
+						if hold.Load() && msgs[0].QueueOffset >= 90 {
 							<-release // ten are in flight during the reset
 						}
 						return in.handle(ctx, msgs)
@@ -37,7 +39,7 @@ func TestCP03AResetActsAtOnceAndABatchInFlightDoesNotUndoIt(t *testing.T) {
 				time.Sleep(20 * time.Second)
 				require.EqualValues(t, 90, w.committed(q))
 				require.Len(t, in.all(), 90)
-				hold = false // nobody reads it before the reset
+				hold.Store(false)
 				w.reset(q, to)
 				synctest.Wait()
 				again := in.all()[90:]
@@ -65,11 +67,12 @@ func TestCP03TheResetPositionIsCommittedUntilItIsConsumed(t *testing.T) {
 		w.topic(testTopic, "a", 1)
 		q := queueOf("a", 0)
 		release := make(chan struct{})
-		stuck := true
+		var stuck atomic.Bool
+		stuck.Store(true)
 		e, _ := w.member("c1", nil, func(c *Config) {
 			c.Concurrency = 10
 			c.Handler = func(context.Context, []*message.Ext) error {
-				if stuck {
+				if stuck.Load() {
 					<-release
 				}
 				return nil
@@ -94,7 +97,7 @@ func TestCP03TheResetPositionIsCommittedUntilItIsConsumed(t *testing.T) {
 		close(release)
 		time.Sleep(time.Minute)
 		seen("after it")
-		stuck = false
+		stuck.Store(false)
 		e.cfg.Pauses.Resume()
 		e.PausesChanged()
 		time.Sleep(time.Minute)

@@ -181,6 +181,56 @@ func TestANewFilterAppliesToWhatNoHandlerHasGot(t *testing.T) {
 	})
 }
 
+func TestCloseEndsWhatWaitsForASubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a", "b")
+		w.topic(testTopic, "a", 1)
+		w.topic("other", "b", 1)
+		release := make(chan struct{})
+		e, _ := w.member("c1", nil, func(c *Config) { c.Handler = stubborn(release) })
+		start(t, e)
+		w.send(queueOf("a", 0), "x")
+		synctest.Wait()
+		w.change(func() { w.brokers["b"].down = true })
+		errs := make(chan error, 2)
+		go func() { errs <- e.Subscribe(t.Context(), "other", filter.Tags{}) }()
+		go func() { errs <- e.Unsubscribe(t.Context(), testTopic) }()
+		synctest.Wait()
+		assert.Empty(t, errs)
+		closed := make(chan error)
+		go func() { closed <- e.Close() }()
+		synctest.Wait()
+		assert.ErrorIs(t, <-errs, protocol.ErrClosed)
+		assert.ErrorIs(t, <-errs, protocol.ErrClosed)
+		close(release)
+		assert.NoError(t, <-closed)
+	})
+}
+
+func TestSubscribeWaitsForAStartUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.topic(testTopic, "a", 1)
+		w.topic("other", "a", 1)
+		w.change(func() { w.brokers["a"].down = true })
+		e, _ := w.member("c1", new(inbox), nil)
+		started := make(chan error)
+		go func() { started <- e.Start(t.Context()) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		assert.ErrorIs(t, e.Subscribe(ctx, "other", filter.Tags{}), context.DeadlineExceeded)
+		subscribed := make(chan error)
+		go func() { subscribed <- e.Subscribe(t.Context(), "other", tagsOf(t, "A")) }()
+		synctest.Wait()
+		w.change(func() { w.brokers["a"].down = false })
+		require.NoError(t, <-started)
+		require.NoError(t, <-subscribed)
+		assert.Len(t, e.Assignment(), 2)
+		require.NoError(t, e.Close())
+	})
+}
+
 // held returns who holds each queue; a queue that two hold fails the test.
 func held(t *testing.T, engines map[string]*Engine) map[message.Queue]string {
 	t.Helper()
