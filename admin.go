@@ -24,7 +24,8 @@ type AdminConfig struct {
 	Logger      *slog.Logger  // nil = silent
 }
 
-// Admin looks after the topics of a cluster and looks messages up. Safe for
+// Admin looks after the topics and consumer groups of a cluster and looks messages
+// up. Safe for
 // concurrent use. Java: DefaultMQAdminExt.
 type Admin struct {
 	cfg    AdminConfig
@@ -151,6 +152,45 @@ func (a *Admin) CreateTopic(ctx context.Context, t TopicConfig) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// DeleteTopic deletes a topic: its messages can be consumed no longer, every group's
+// offsets and locks of it are gone, and a topic of that name that is created later
+// starts at offset 0, for running consumers too. It is gone from the routes of every
+// name server when DeleteTopic returns. A topic that does not exist is no error.
+//
+// Until the files that hold them are deleted, its messages are still found by id and
+// by key, as in RocketMQ. A send that runs at the same time may be stored behind the
+// deletion, and come first in a topic created later; one from a producer that goes on
+// creates it anew, unless brokers do not create topics by themselves. So does the
+// restart of a broker whose BrokerConfig.Topics or ClusterConfig.Topics has it, and
+// the return of one that is down now.
+//
+// Errors: ErrIllegalName for a bad name or one of RocketMQ's own topics;
+// ErrUnreachable, ErrTimeout, ErrFenced, ErrDiskFull. Brokers that deleted it before
+// another failed have done so; name servers are asked only when all brokers did. Call
+// it again then. Java: deleteTopic.
+func (a *Admin) DeleteTopic(ctx context.Context, topic string) error {
+	if err := a.life.use(); err != nil {
+		return err
+	}
+	if err := checkTopicName(topic); err != nil {
+		return err
+	}
+	return a.bounded(ctx, "delete topic "+topic, func(ctx context.Context) error { return a.deleteTopic(ctx, topic) })
+}
+
+func (a *Admin) deleteTopic(ctx context.Context, topic string) error {
+	q := &protocol.DeleteTopicRequest{Topic: topic}
+	if _, err := askAll(ctx, a, func(ctx context.Context, m master) (*protocol.DeleteTopicResponse, error) {
+		return ask(ctx, a, m.addr, protocol.BrokerConn.DeleteTopic, q)
+	}); err != nil {
+		return err
+	}
+	return a.client.EachNameServer(ctx, func(ctx context.Context, conn protocol.NameServerConn) error {
+		_, err := conn.DeleteTopic(ctx, q)
+		return err
+	})
 }
 
 // ask calls the broker at addr. A session that broke is given up; one whose

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/pocketmq/pocketmq/message"
@@ -286,27 +285,17 @@ func askMasters[T any](ctx context.Context, a *Admin, topic string, question fun
 	if err != nil {
 		return nil, err
 	}
-	answers := make([]answerFrom[T], len(route.Brokers))
-	errs := make([]error, len(route.Brokers))
-	var wg sync.WaitGroup
-	for i, b := range route.Brokers { // sorted by name
-		addr, ok := b.Addrs[protocol.MasterID]
-		if !ok {
-			errs[i] = fmt.Errorf("%s has no master now: %w", b.BrokerName, ErrUnreachable)
-			continue
+	var masters []master
+	var missing []error
+	for _, b := range route.Brokers { // sorted by name
+		if addr, ok := b.Addrs[protocol.MasterID]; ok {
+			masters = append(masters, master{b.BrokerName, addr})
+		} else {
+			missing = append(missing, fmt.Errorf("%s has no master now: %w", b.BrokerName, ErrUnreachable))
 		}
-		m := master{b.BrokerName, addr}
-		wg.Go(func() {
-			value, err := question(ctx, m)
-			answers[i] = answerFrom[T]{m, value}
-			if err != nil && !strings.Contains(err.Error(), m.name) {
-				err = fmt.Errorf("%s: %w", m.name, err)
-			}
-			errs[i] = err
-		})
 	}
-	wg.Wait()
-	return answers, errors.Join(errs...)
+	answers, err := askEach(ctx, masters, question)
+	return answers, errors.Join(append(missing, err)...)
 }
 
 // bounded runs a call within Timeout and says what failed, and why, when it is

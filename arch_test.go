@@ -128,7 +128,7 @@ var allowedModules = map[string]map[string]string{
 // goroutineOwners lists the files that start goroutines, by a go statement or a
 // Go method, with who ends them. Every goroutine has an owner that joins it.
 var goroutineOwners = map[string]string{
-	"admin_query.go":              "one call per master: joined before the function returns",
+	"admin_group.go":              "one call per master: joined before the function returns",
 	"broker.go":                   "the loops of a broker: its Close joins them",
 	"cluster.go":                  "members start and end, and a broker registers everywhere, at the same time: joined before the function returns",
 	"events.go":                   "the goroutine of OnEvent: emitter.close joins it",

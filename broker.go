@@ -97,6 +97,7 @@ type brokerRun struct {
 	groups   *groups.Registry
 	locks    *queuelock.Table
 	settings *groups.Settings
+	pullers  *groups.Pullers
 	waiters  *longpoll.Waiters
 	uniqKeys *message.UniqKeys  // for messages that come without a unique key
 	creating singleflight.Group // auto-creation, by topic
@@ -227,7 +228,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 			u.run()
 		}
 	}()
-	r := &brokerRun{Broker: b, groups: groups.New(), locks: queuelock.New(b.cfg.Timings.LockExpire), waiters: longpoll.New(), events: b.wire.events}
+	r := &brokerRun{Broker: b, groups: groups.New(), pullers: groups.NewPullers(), locks: queuelock.New(b.cfg.Timings.LockExpire), waiters: longpoll.New(), events: b.wire.events}
 	r.puts.start, r.gets.start = time.Now(), time.Now()
 	if !b.wire.shared {
 		r.events = newEmitter(b.cfg.OnEvent)
@@ -319,6 +320,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 		r.loops.Go(func() { d.Run(r.ctx) })
 	}
 	b.run.Store(r)
+	b.wire.watch.changed("")
 	b.log.Info("broker serves", "addr", r.addr, "dir", b.cfg.Dir)
 	return nil
 }
@@ -524,6 +526,7 @@ type brokerSession struct {
 func (s *brokerSession) Close() error {
 	s.conns.Add(-1)
 	s.open.end()
+	s.pullers.Closed(s.id)
 	s.membersChanged(s.groups.ConnClosed(s.id))
 	return nil
 }

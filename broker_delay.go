@@ -20,6 +20,7 @@ func (r *brokerRun) arrived(topic string, queueID int, offset int64, tagsCode in
 		}
 	}
 	r.waiters.Notify(topic, queueID, offset, tagsCode)
+	r.wire.watch.changed("")
 }
 
 // openDelays makes the service that delivers what has become due meanwhile, and

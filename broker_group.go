@@ -1,13 +1,10 @@
 package pocketmq
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/pocketmq/pocketmq/internal/groups"
-	"github.com/pocketmq/pocketmq/internal/offsets"
 	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
 )
@@ -67,6 +64,7 @@ func (s *brokerSession) UnregisterClient(ctx context.Context, q *protocol.Unregi
 // Java: DefaultConsumerIdsChangeListener.
 func (r *brokerRun) membersChanged(changes []groups.Change) {
 	for _, c := range changes {
+		r.wire.watch.changed(c.Group)
 		for _, id := range c.Joined {
 			r.events.emit(r.node, func(b EventBase) Event { return MemberJoined{b, c.Group, id} })
 		}
@@ -99,6 +97,9 @@ func (s *brokerSession) GetConsumerList(ctx context.Context, q *protocol.GetCons
 // Java: ConsumerManageProcessor.queryConsumerOffset.
 func (s *brokerSession) QueryConsumerOffset(ctx context.Context, q *protocol.QueryConsumerOffsetRequest) (*protocol.QueryConsumerOffsetResponse, error) {
 	return serveBroker(ctx, s, protocol.CodeQueryConsumerOffset, q.Topic, q.Group, q, func(s *brokerSession, _ context.Context, q *protocol.QueryConsumerOffsetRequest) (*protocol.QueryConsumerOffsetResponse, error) {
+		if s.groups.IsMember(q.Group, s.id) {
+			s.offsets.Started(q.Group, q.Topic, q.QueueID)
+		}
 		if at, ok := s.offsets.Query(q.Group, q.Topic, q.QueueID); ok {
 			return &protocol.QueryConsumerOffsetResponse{Offset: at}, nil
 		}
@@ -120,57 +121,20 @@ func (s *brokerSession) UpdateConsumerOffset(ctx context.Context, q *protocol.Up
 			return nil, noTopic(q.Topic)
 		}
 		if _, known := s.settings.Get(q.Group); !known {
-			return nil, protocol.Errorf(protocol.SubscriptionGroupNotExist, "subscription group [%s] does not exist on %s: start a consumer of it, or create it with Admin.CreateGroup", q.Group, s.cfg.Name)
+			return nil, s.noGroup(q.Group)
 		}
 		if !ok {
 			return nil, noTopic(q.Topic)
 		}
 		switch {
 		case q.QueueID < 0 || q.QueueID >= topic.ReadQueues:
-			return nil, protocol.Errorf(protocol.InvalidParameter, "queue %d of topic %s does not exist on %s, it has queues 0 to %d", q.QueueID, q.Topic, s.cfg.Name, topic.ReadQueues-1)
+			return nil, s.noQueue(q.QueueID, topic)
 		case q.Offset < 0:
 			return nil, protocol.Errorf(protocol.InvalidParameter, "offset %d of topic %s queue %d is negative", q.Offset, q.Topic, q.QueueID)
 		}
-		s.offsets.Commit(q.Group, q.Topic, q.QueueID, q.Offset)
+		if err := s.commit(q.Group, q.Topic, q.QueueID, q.Offset); err != nil {
+			return nil, err
+		}
 		return &protocol.UpdateConsumerOffsetResponse{}, nil
 	})
-}
-
-// groupStatus is Broker.Group.
-func (r *brokerRun) groupStatus(name string) (GroupStatus, bool) {
-	g, live := r.groups.Snapshot(name)
-	committed := r.offsets.Group(name)
-	if !live && len(committed) == 0 {
-		return GroupStatus{}, false
-	}
-	st := GroupStatus{Name: name, Locks: r.locks.Locks(name, time.Now())}
-	st.Orderly = len(st.Locks) > 0
-	wanted := make(map[offsets.Key]bool)
-	for k := range committed {
-		wanted[k] = true
-	}
-	for _, m := range g.Members {
-		subs := make(map[string]string, len(m.Subscriptions))
-		for _, sub := range m.Subscriptions {
-			subs[sub.Topic] = sub.Expression
-			topic, _ := r.topics.Get(sub.Topic)
-			for q := range topic.ReadQueues {
-				wanted[offsets.Key{Topic: sub.Topic, Queue: q}] = true
-			}
-		}
-		st.Members = append(st.Members, MemberStatus{ClientID: m.ClientID, Addr: m.Remote.String(), Subscriptions: subs, LastHeartbeat: m.LastHeartbeat})
-	}
-	_, st.Differ = r.groups.Differ(name)
-	slices.SortFunc(st.Members, func(a, b MemberStatus) int { return cmp.Compare(a.ClientID, b.ClientID) })
-	for k := range wanted {
-		lag := QueueLag{Queue: MessageQueue{Topic: k.Topic, BrokerName: r.cfg.Name, QueueID: k.Queue}, Committed: -1, Max: r.store.MaxOffset(k.Topic, k.Queue)}
-		from := r.store.MinOffset(k.Topic, k.Queue)
-		if at, ok := committed[k]; ok {
-			lag.Committed, from = at, max(at, from)
-		}
-		lag.Lag = max(lag.Max-from, 0)
-		st.Queues = append(st.Queues, lag)
-	}
-	slices.SortFunc(st.Queues, func(a, b QueueLag) int { return a.Queue.Compare(b.Queue) })
-	return st, true
 }

@@ -25,7 +25,9 @@ func (s *brokerSession) LockQueues(ctx context.Context, q *protocol.LockQueuesRe
 				ours = append(ours, mq)
 			}
 		}
-		return &protocol.LockQueuesResponse{Locked: s.locks.Lock(q.Group, q.ClientID, ours, time.Now())}, nil
+		locked := s.locks.Lock(q.Group, q.ClientID, ours, time.Now())
+		s.wire.watch.changed(q.Group)
+		return &protocol.LockQueuesResponse{Locked: locked}, nil
 	})
 }
 
@@ -37,6 +39,7 @@ func (s *brokerSession) UnlockQueues(ctx context.Context, q *protocol.UnlockQueu
 			return nil, err
 		}
 		s.locks.Unlock(q.Group, q.ClientID, q.Queues)
+		s.wire.watch.changed(q.Group)
 		return &protocol.UnlockQueuesResponse{}, nil
 	})
 }

@@ -31,8 +31,14 @@ func (s *brokerSession) pullMessage(ctx context.Context, q *protocol.PullMessage
 	if err != nil {
 		return nil, err
 	}
+	s.pulls(q)
+	if resp := s.moved(q); resp != nil {
+		return resp, nil
+	}
 	if q.Commit {
-		s.offsets.Commit(q.Group, q.Topic, q.QueueID, q.CommitOffset)
+		if err := s.commit(q.Group, q.Topic, q.QueueID, q.CommitOffset); err != nil {
+			return nil, err
+		}
 	}
 	resp, err := s.read(q, match)
 	if err != nil || resp.Code != protocol.PullNotFound || q.Suspend <= 0 {
@@ -40,24 +46,49 @@ func (s *brokerSession) pullMessage(ctx context.Context, q *protocol.PullMessage
 	}
 	now := time.Now()
 	deadline := now.Add(q.Suspend)
-	ready := func() bool { return s.store.MaxOffset(q.Topic, q.QueueID) > q.Offset }
-	if now.UnixNano()-s.found.Load() < int64(hotFor) && spin(ready) {
-		if resp, err = s.read(q, match); err != nil || resp.Code != protocol.PullNotFound {
-			return resp, err
+	ready := func() bool {
+		if s.store.MaxOffset(q.Topic, q.QueueID) > q.Offset || s.offsets.ResetWaits(q.Group, q.Topic, q.QueueID) {
+			return true
 		}
+		_, ok := s.topics.Get(q.Topic)
+		return !ok
 	}
+	looked := now.UnixNano()-s.found.Load() < int64(hotFor) && spin(ready)
 	for { // never an empty answer before the time is up
-		out := s.waiters.Wait(ctx, q.Topic, q.QueueID, q.Offset, match, time.Until(deadline), ready)
+		out := longpoll.Arrived
+		if !looked {
+			out = s.waiters.Wait(ctx, q.Topic, q.QueueID, q.Offset, match, time.Until(deadline), ready)
+		}
+		looked = false
 		switch out {
 		case longpoll.Canceled:
+			if s.pullers.Forget(q.Group, q.Topic, q.QueueID, s.id) {
+				s.wire.watch.changed(q.Group)
+			}
 			return nil, ctx.Err()
 		case longpoll.Closed: // never reached by a caller: its session ended before
 			return nil, protocol.Errorf(protocol.ServiceNotAvailable, "%s is closed", s.cfg.Name)
 		}
+		if _, ok := s.topics.Get(q.Topic); !ok || out == longpoll.Roused {
+			// Topic or group are not what they were.
+			if match, err = s.checkPull(q); err != nil {
+				return nil, err
+			}
+		}
+		if resp := s.moved(q); resp != nil {
+			return resp, nil
+		}
 		resp, err = s.read(q, match)
-		if err != nil || resp.Code != protocol.PullNotFound || out != longpoll.Arrived {
+		if err != nil || resp.Code != protocol.PullNotFound || out == longpoll.Timeout {
 			return resp, err
 		}
+	}
+}
+
+// pulls notes who pulls a queue.
+func (s *brokerSession) pulls(q *protocol.PullMessageRequest) {
+	if s.pullers.Note(q.Group, q.Topic, q.QueueID, s.id, s.groups.Broadcasts(q.Group)) {
+		s.wire.watch.changed(q.Group)
 	}
 }
 
@@ -110,7 +141,7 @@ func (s *brokerSession) checkPull(q *protocol.PullMessageRequest) (func(int64) b
 	case topic.Perm&PermRead == 0:
 		return nil, protocol.Errorf(protocol.NoPermission, "topic %s is not readable on %s", q.Topic, s.cfg.Name)
 	case q.QueueID < 0 || q.QueueID >= topic.ReadQueues:
-		return nil, protocol.Errorf(protocol.InvalidParameter, "queue %d of topic %s does not exist on %s, it has queues 0 to %d", q.QueueID, q.Topic, s.cfg.Name, topic.ReadQueues-1)
+		return nil, s.noQueue(q.QueueID, topic)
 	}
 	if q.HasExpression {
 		if !filter.IsTagType(q.ExpressionType) {
@@ -203,6 +234,16 @@ func (s *brokerSession) checkGroup(group string) error {
 		return protocol.BadName(err)
 	}
 	return nil
+}
+
+// noQueue is the answer to a request about a queue that a topic does not have.
+func (r *brokerRun) noQueue(id int, topic protocol.TopicConfig) *protocol.Error {
+	return protocol.Errorf(protocol.InvalidParameter, "queue %d of topic %s does not exist on %s, it has queues 0 to %d", id, topic.Name, r.cfg.Name, topic.ReadQueues-1)
+}
+
+// noGroup is the answer of a broker that has never heard of a group.
+func (r *brokerRun) noGroup(group string) *protocol.Error {
+	return protocol.Errorf(protocol.SubscriptionGroupNotExist, "subscription group [%s] does not exist on %s: start a consumer of it, or create it with Admin.CreateGroup", group, r.cfg.Name)
 }
 
 // noTopic is the answer of a broker that does not have a topic.

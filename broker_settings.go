@@ -1,6 +1,7 @@
 package pocketmq
 
 import (
+	"context"
 	"time"
 
 	"github.com/pocketmq/pocketmq/message"
@@ -67,4 +68,64 @@ func (r *brokerRun) makeTopics(configs ...protocol.TopicConfig) error {
 func (r *brokerRun) notifies(group string) bool {
 	c, ok := r.settings.Get(group)
 	return !ok || c.NotifyConsumerIDsChangedEnable
+}
+
+// UpdateGroup creates a consumer group, or replaces its settings. More retry
+// queues than before are there at once; fewer take nothing away. Java:
+// AdminBrokerProcessor.updateAndCreateSubscriptionGroup.
+func (s *brokerSession) UpdateGroup(ctx context.Context, q *protocol.UpdateGroupRequest) (*protocol.UpdateGroupResponse, error) {
+	return serveBroker(ctx, s, protocol.CodeUpdateGroup, "", q.Config.Name, q, func(s *brokerSession, _ context.Context, q *protocol.UpdateGroupRequest) (*protocol.UpdateGroupResponse, error) {
+		c := q.Config
+		changed, err := s.settings.Put(time.Now(), c)
+		if err != nil {
+			return nil, err
+		}
+		if changed {
+			s.log.Info("consumer group created or updated", "group", c.Name, "enabled", c.ConsumeEnable, "retries", c.RetryMaxTimes, "retry queues", c.RetryQueues)
+		}
+		if retry, ok := s.topics.Get(message.RetryTopic(c.Name)); ok && retry.ReadQueues < c.RetryQueues {
+			if _, err := s.topics.Ensure(time.Now(), ownTopic(retry.Name, c.RetryQueues)); err != nil {
+				return nil, err
+			}
+			if err := s.reg.announce(s.ctx, registerTimeout); err != nil {
+				s.log.Warn("more retry queues not registered everywhere", "topic", retry.Name, "err", err)
+			}
+		}
+		s.rouseGroup(c.Name) // what it may do can have changed
+		s.wire.watch.changed(c.Name)
+		return &protocol.UpdateGroupResponse{}, nil
+	})
+}
+
+// DeleteGroup forgets a group's settings and, if that is asked for, its offsets. A
+// group that is used afterwards is there again, with default settings. Java:
+// AdminBrokerProcessor.deleteSubscriptionGroup.
+func (s *brokerSession) DeleteGroup(ctx context.Context, q *protocol.DeleteGroupRequest) (*protocol.DeleteGroupResponse, error) {
+	return serveBroker(ctx, s, protocol.CodeDeleteGroup, "", q.Group, q, func(s *brokerSession, _ context.Context, q *protocol.DeleteGroupRequest) (*protocol.DeleteGroupResponse, error) {
+		if err := s.checkGroup(q.Group); err != nil {
+			return nil, err
+		}
+		deleted, err := s.settings.Delete(time.Now(), q.Group)
+		if err != nil {
+			return nil, err
+		}
+		if q.CleanOffsets {
+			s.offsets.DeleteGroup(q.Group)
+		}
+		if deleted {
+			s.log.Info("consumer group deleted", "group", q.Group, "offsets too", q.CleanOffsets)
+		}
+		s.offsetsChanged(q.Group)
+		return &protocol.DeleteGroupResponse{}, nil
+	})
+}
+
+// rouseGroup lets a group's held pulls look again whether they may go on.
+func (r *brokerRun) rouseGroup(group string) {
+	for _, name := range r.groups.Topics(group) {
+		topic, _ := r.topics.Get(name)
+		for id := range topic.ReadQueues {
+			r.waiters.Rouse(name, id)
+		}
+	}
 }

@@ -206,7 +206,7 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 		}
 	}
 	return c.do(ctx, func(ctx context.Context) error {
-		c.wire = wiring{events: newEmitter(c.cfg.OnEvent), faults: &faults{}, shared: true}
+		c.wire = wiring{events: newEmitter(c.cfg.OnEvent), faults: &faults{}, watch: &groupWatch{}, shared: true}
 		for i := range c.cfg.NameServers {
 			addr := ""
 			if len(c.cfg.NameServerAddrs) > 0 {

@@ -676,10 +676,11 @@ func TestStatusAndGroupValues(t *testing.T) {
 		assert.Equal(t, map[string]string{"T": "*", "U": "a || b"}, m.Subscriptions)
 		assert.Equal(t, started, m.LastHeartbeat)
 		assert.NotEmpty(t, m.Addr)
+		assert.Equal(t, []pocketmq.MessageQueue{queue("T", "broker-a", 0), queue("T", "broker-a", 1), queue("U", "broker-a", 0)}, m.Assigned)
 		assert.Equal(t, []pocketmq.QueueLag{
-			{Queue: queue("T", "broker-a", 0), Committed: 1, Max: 3, Lag: 2},
+			{Queue: queue("T", "broker-a", 0), Committed: 1, Max: 3, Lag: 2, LastConsumed: time.UnixMilli(started.UnixMilli())},
 			{Queue: queue("T", "broker-a", 1), Committed: 0, Max: 0, Lag: 0},
-			{Queue: queue("U", "broker-a", 0), Committed: 4, Max: 4, Lag: 0},
+			{Queue: queue("U", "broker-a", 0), Committed: 4, Max: 4, Lag: 0, LastConsumed: time.UnixMilli(started.UnixMilli())},
 		}, g.Queues, "what a filter leaves out counts as consumed")
 		g.Members[0].Subscriptions["T"] = "changed" // a snapshot
 		g, _ = b.Group("g")

@@ -41,7 +41,8 @@ type NameServer struct {
 type wiring struct {
 	events *emitter // nil = no OnEvent, or not made yet
 	faults *faults
-	shared bool // events belongs to the cluster
+	watch  *groupWatch // nil = nobody can
+	shared bool        // events belongs to the cluster
 }
 
 // nameServerRun is what lives from Start to Close.
@@ -302,6 +303,17 @@ func (s *nameServerSession) GetClusterInfo(ctx context.Context, q *protocol.GetC
 func (s *nameServerSession) GetAllTopics(ctx context.Context, q *protocol.GetAllTopicsRequest) (*protocol.GetAllTopicsResponse, error) {
 	return serveNS(ctx, s, protocol.CodeGetAllTopics, "", q, func(context.Context, *protocol.GetAllTopicsRequest) (*protocol.GetAllTopicsResponse, error) {
 		return &protocol.GetAllTopicsResponse{Topics: s.table.Topics()}, nil
+	})
+}
+
+// DeleteTopic takes a topic out of the routes.
+func (s *nameServerSession) DeleteTopic(ctx context.Context, q *protocol.DeleteTopicRequest) (*protocol.DeleteTopicResponse, error) {
+	return serveNS(ctx, s, protocol.CodeDeleteTopicInNameServer, q.Topic, q, func(_ context.Context, q *protocol.DeleteTopicRequest) (*protocol.DeleteTopicResponse, error) {
+		if s.table.DeleteTopic(q.Topic) {
+			s.log.Info("topic deleted", "topic", q.Topic)
+			s.routesChanged([]string{q.Topic})
+		}
+		return &protocol.DeleteTopicResponse{}, nil
 	})
 }
 

@@ -31,23 +31,30 @@ type BrokerStatus struct {
 	Err                                                              error   // what fenced the store; nil when nothing did
 }
 
-// GroupStatus is a snapshot of a consumer group as one broker sees it.
+// GroupStatus is a snapshot of a consumer group: as one broker sees it
+// (Broker.Group), or as all of them and its members do (Admin.Group).
 type GroupStatus struct {
 	Name    string
-	Orderly bool           // some queue of the broker is locked: the members consume in order
+	Model   MessageModel   // what its members said last; Clustering without any
+	Orderly bool           // some queue is locked: the members consume in order
 	Members []MemberStatus // sorted by client id
 	Differ  string         // which members subscribe to what, when not all to the same; "" when they agree
-	Queues  []QueueLag     // queues of the broker that the group subscribes to or has committed, sorted
-	// Locks tell which client holds which queue of the broker; locks that were
-	// not renewed for Timings.LockExpire are left out. nil without any.
+	Queues  []QueueLag     // queues that the group subscribes to or has committed, sorted; last those of its %RETRY% topic that ever held a message
+	// Locks tell which client holds which queue; locks that were not renewed for
+	// Timings.LockExpire are left out. nil without any.
 	Locks map[MessageQueue]string
 }
 
 // MemberStatus is one member of a consumer group.
 type MemberStatus struct {
 	ClientID, Addr string
-	Subscriptions  map[string]string // topic -> expression
-	LastHeartbeat  time.Time
+	Subscriptions  map[string]string // topic -> expression; without the group's %RETRY% topic
+	// Assigned are the queues that it has, sorted, without those of %RETRY%. A
+	// broker does not know shares, it knows who pulls: there a queue belongs to the
+	// member whose pull came last (in a broadcasting group to each that pulls it),
+	// until that one gives it up or is gone. Admin.Group asks the members.
+	Assigned      []MessageQueue
+	LastHeartbeat time.Time // zero when nobody could tell
 }
 
 // QueueLag tells how far a group has come in a queue.
@@ -55,7 +62,10 @@ type QueueLag struct {
 	Queue     MessageQueue
 	Committed int64 // -1 = none
 	Max       int64 // the queue's end
-	Lag       int64 // messages not consumed; without a commit, all that the queue holds
+	Lag       int64 // messages not consumed; without a commit, all that the queue holds; never negative
+	// LastConsumed is when the last message before Committed was stored; zero
+	// without one, or when it is not there any more.
+	LastConsumed time.Time
 }
 
 // ConsumerStatus counts what a consumer did since its Start.

@@ -273,6 +273,31 @@ func describe(attempts []attempt) string {
 	return strings.Join(texts, "; ")
 }
 
+// EachNameServer calls every name server at the same time, those in back-off too,
+// and returns what failed, by name server, in one error. Each call may take 3 s. It
+// blocks until all have answered or ctx ends.
+func (c *Client) EachNameServer(ctx context.Context, call func(context.Context, protocol.NameServerConn) error) error {
+	all, _, _ := c.names.order(time.Now())
+	servers := make(map[string]*nameServer, len(all))
+	addrs := make([]string, len(all))
+	for i, s := range all {
+		servers[s.addr], addrs[i] = s, s.addr
+	}
+	err := each(addrs, func(addr string) error {
+		_, err := askOne(ctx, c.names, servers[addr], callTimeout, func(ctx context.Context, conn protocol.NameServerConn) (struct{}, error) {
+			return struct{}{}, call(ctx, conn)
+		})
+		if err != nil && !strings.Contains(err.Error(), addr) {
+			err = fmt.Errorf("name server %s: %w", addr, err)
+		}
+		return err
+	})
+	if c.life.Err() != nil {
+		return c.errClosed()
+	}
+	return err
+}
+
 // ClusterInfo lists all brokers that the chosen name server knows, sorted by
 // name; the next name server is asked on an error. The result is the
 // caller's. It blocks until one has answered or ctx ends. When none answers

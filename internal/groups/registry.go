@@ -37,7 +37,9 @@ type Change struct {
 // Group is a consumer group at one moment.
 type Group struct {
 	Name          string
-	Model         protocol.MessageModel
+	Model         protocol.MessageModel // this and the next two as the last heartbeat told
+	From          protocol.ConsumeFrom
+	Passive       bool
 	Members       []Member                // sorted by client id
 	Subscriptions []protocol.Subscription // what the broker filters by, sorted by topic
 }
@@ -77,6 +79,8 @@ type session struct {
 // Java: ConsumerGroupInfo.
 type group struct {
 	model         protocol.MessageModel
+	from          protocol.ConsumeFrom
+	passive       bool
 	registrations map[uint64]*registration // by session
 	clients       map[string]int           // client id -> its registrations, at least 1
 	subscriptions map[string]protocol.Subscription
@@ -155,7 +159,7 @@ func (g *Registry) joinLocked(now time.Time, sessionID uint64, s *session, remot
 		g.consumers[c.Group] = gr
 	}
 	change, changed := Change{Group: c.Group}, false
-	gr.model = c.Model
+	gr.model, gr.from, gr.passive = c.Model, c.From, c.Passive
 	reg := gr.registrations[sessionID]
 	if reg != nil && reg.clientID != clientID {
 		// The session speaks for another client now.
@@ -368,7 +372,7 @@ func (g *Registry) Snapshot(name string) (Group, bool) {
 	if gr == nil {
 		return Group{}, false
 	}
-	snap := Group{Name: name, Model: gr.model}
+	snap := Group{Name: name, Model: gr.model, From: gr.from, Passive: gr.passive}
 	members := gr.members()
 	for _, id := range slices.Sorted(maps.Keys(members)) {
 		at := members[id]

@@ -101,6 +101,14 @@ func (t *Table) Started(group, topic string, queue int) {
 	}
 }
 
+// Drop forgets a group's offset of a queue, and leaves what waits alone.
+func (t *Table) Drop(group, topic string, queue int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.cells, place{group, topic, queue})
+	t.dirty.Store(true)
+}
+
 // DeleteTopic forgets all offsets of a topic and all that waits for it. Java:
 // ConsumerOffsetManager.cleanOffsetByTopic.
 func (t *Table) DeleteTopic(topic string) {

@@ -212,6 +212,17 @@ func (t *Table) applyLocked(brokerName string, topic protocol.TopicConfig, stale
 	return true
 }
 
+// DeleteTopic takes a topic out of the routes of all brokers, and reports whether
+// there was one. A broker that still has it brings it back when its topics change.
+// Java: RouteInfoManager.deleteTopic.
+func (t *Table) DeleteTopic(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.topics[name]
+	delete(t.topics, name)
+	return ok
+}
+
 // Unregister takes a broker out of the routes. A request that names another
 // address than the one that is registered under its name and id changes
 // nothing: it is a late one of a former life. Java:

@@ -11,6 +11,5 @@
 //	"orders":{"topicName":"orders","readQueueNums":4, ...}
 //	}}
 //
-// A table without a file forgets its topics. The package registers nothing and
-// deletes nothing.
+// A table without a file forgets its topics. The package registers nothing.
 package topics

@@ -298,6 +298,34 @@ func (t *Table) Make(now time.Time, configs ...protocol.TopicConfig) (created bo
 	return true, nil
 }
 
+// Delete takes a topic out and returns what it was; false when the broker does not
+// have it. Java: TopicConfigManager.deleteTopicConfig.
+//
+// Errors: *protocol.Error of code InvalidParameter for an illegal name or a system
+// topic; what the save returned, and the topic is still there then.
+func (t *Table) Delete(now time.Time, name string) (config protocol.TopicConfig, deleted bool, err error) {
+	if err := checkName(name); err != nil {
+		return protocol.TopicConfig{}, false, err
+	}
+	if err := message.CheckNotSystem(name, t.o.Cluster, t.o.Broker); err != nil {
+		return protocol.TopicConfig{}, false, protocol.BadName(err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.state.Load()
+	old := s.find(name)
+	if old == nil {
+		return protocol.TopicConfig{}, false, nil
+	}
+	s = s.clone()
+	s.remove(name)
+	if err := t.commitLocked(now, s); err != nil {
+		return protocol.TopicConfig{}, false, err
+	}
+	t.byName.Delete(name)
+	return old.config, true, nil
+}
+
 // commitLocked gives s a new version, saves it, and only then lets it be seen.
 func (t *Table) commitLocked(now time.Time, s *state, put ...*topic) error {
 	s.version = next(t.state.Load().version, now)

@@ -1,0 +1,59 @@
+package groups
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// Subscribers lists the groups with members that subscribe to a topic and share
+// its messages, sorted; broadcasting groups are left out.
+func (g *Registry) Subscribers(topic string) []string {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	var names []string
+	for name, gr := range g.consumers {
+		if _, ok := gr.subscriptions[topic]; ok && gr.model != protocol.Broadcasting {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// IsMember reports whether a session has registered in a consumer group.
+func (g *Registry) IsMember(name string, sessionID uint64) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	gr := g.consumers[name]
+	return gr != nil && gr.registrations[sessionID] != nil
+}
+
+// Peer is the way back to a member of a consumer group, by its newest session;
+// false when it has none. Java: ConsumerManager.findChannel.
+func (g *Registry) Peer(name, clientID string) (protocol.Peer, bool) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	gr := g.consumers[name]
+	if gr == nil {
+		return nil, false
+	}
+	at, ok := gr.members()[clientID]
+	if !ok {
+		return nil, false
+	}
+	peer := gr.registrations[at].peer
+	return peer, peer != nil
+}
+
+// Topics lists what a consumer group subscribes to, sorted.
+func (g *Registry) Topics(name string) []string {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	gr := g.consumers[name]
+	if gr == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(gr.subscriptions))
+}
