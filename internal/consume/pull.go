@@ -159,6 +159,7 @@ func (r *run) pulled(ctx context.Context, h *heldQueue, resp *protocol.PullMessa
 	default:
 		return r.pullFailed(ctx, h, fmt.Errorf("%s answered a pull with code %d", h.queue.BrokerName, resp.Code))
 	}
+	h.stayed = false
 
 	r.mu.Lock()
 	before := h.pq.bytes
@@ -233,8 +234,12 @@ func (r *run) offsetMoved(ctx context.Context, h *heldQueue, offset int64, resp 
 	if err := r.commit(ctx, h); err != nil && ctx.Err() == nil {
 		r.log.Warn("offset not committed, trying again later", "queue", h.queue, "error", err)
 	}
-	if next == offset {
-		return r.cfg.PullErrorDelay // illegal, and yet the one to use
+	// A group that is reset to where it reads is told so once. Who says it again
+	// calls an offset illegal, and yet the one to use.
+	again := h.stayed && next == offset
+	h.stayed = next == offset
+	if again {
+		return r.cfg.PullErrorDelay
 	}
 	return 0
 }

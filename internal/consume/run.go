@@ -85,6 +85,7 @@ type heldQueue struct {
 	stop    context.CancelFunc
 	stopped chan struct{}
 	failing bool // the last pull failed: only the first of a series is a warning
+	stayed  bool // the last pull was told to go on where it was
 
 	room       chan struct{} // one slot: the pull loop has to look whether it may pull
 	committing chan struct{} // one slot, held while an offset is committed: the last call carries the newest one
