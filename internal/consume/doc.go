@@ -65,5 +65,5 @@
 // Engine.mu guards the life of the engine, run.mu everything that moves while it
 // runs. Nothing blocks, calls out or touches a channel under them. The subscriptions,
 // the Pauses and a broadcasting member's offsets have locks of their own, which are
-// leaves; those of Pauses and offsets may be taken under run.mu.
+// leaves and may be taken under run.mu.
 package consume

@@ -56,10 +56,11 @@ func (e *Engine) PausesChanged() {
 	}
 }
 
-// blockedLocked reports whether a queue is to rest: it is paused, or its topic
-// is being unsubscribed.
+// blockedLocked reports whether a queue is to rest: it is paused, or its topic is
+// not subscribed any more, or about to be so.
 func (r *run) blockedLocked(q message.Queue) bool {
-	return r.retiring[q.Topic] > 0 || r.cfg.Pauses.Has(q)
+	_, subscribed := r.subs.get(q.Topic)
+	return !subscribed || r.retiring[q.Topic] > 0 || r.cfg.Pauses.Has(q)
 }
 
 // unblock looks again which queues of a topic, "" = of all, have to rest. Those

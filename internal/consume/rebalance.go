@@ -229,6 +229,9 @@ func (r *run) round(ctx context.Context, rd *round) outcome {
 	r.announce(ctx)
 	for _, sub := range r.subs.all() {
 		topic := sub.topic
+		if rd.asked[topic] { // its queues may rest since an Unsubscribe
+			r.unblock(topic)
+		}
 		route, err := r.route(ctx, topic, false, rd.names)
 		switch {
 		case errors.Is(err, protocol.ErrNoRoute):

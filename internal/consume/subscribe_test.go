@@ -33,6 +33,7 @@ func TestSubscribeReturnsWhenTheTopicIsConsumed(t *testing.T) {
 		w.send(topicQueue("other", "b", 1), "early") // message 0: the broker answers 0 for it
 		w.change(func() { w.brokers["b"].queues[topicQueue("other", "b", 1)].min = 5 })
 		start(t, e)
+		synctest.Wait()
 		began := time.Now()
 		require.NoError(t, e.Subscribe(t.Context(), "other", filter.Tags{}))
 		assert.Zero(t, time.Since(began))
