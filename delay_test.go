@@ -107,6 +107,10 @@ func TestADelayedMessageIsNotSeenBeforeItsTime(t *testing.T) {
 		sleepUntil(time.Now().Add(time.Millisecond))
 		assert.Equal(t, []string{"later"}, bodiesOf(queueContent(t, c, queue("T", "broker-a", 0))))
 
+		found, err := c.Admin().MessageByUniqueKey(t.Context(), "T", res.MsgID)
+		require.NoError(t, err)
+		assert.Equal(t, "later", string(found.Body))
+
 		// Nobody else's topic.
 		_, err = p.Send(t.Context(), text("SCHEDULE_TOPIC_XXXX", "x"))
 		assert.ErrorIs(t, err, pocketmq.ErrNoPermission)
