@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -335,5 +336,31 @@ func FuzzParseDrop(f *testing.F) {
 		again := appendDrop(nil, d.topic)
 		patchDrop(again, d.position, d.storeTime)
 		require.Equal(t, again[44:], rec[44:])
+	})
+}
+
+// A deletion that comes between a drop and its sync must not write down that the
+// topic has no queues: the drop may be lost, and its records are gone.
+func TestDeletionBesideAnUnsyncedDropKeepsTheOffsetsOfItsQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		cfg.CleanInterval = time.Second
+		var disk faultyDisk
+		s := mustOpenOn(t, cfg, disk.syncer())
+		put(t, s, "U", 0, numbered("u", 20)...)
+		putMany(t, s, "V", 0, 200)
+		require.NoError(t, s.Sync(t.Context()))
+		synctest.Wait()
+		require.Greater(t, s.log.fileCount(), 3)
+		cause := error(assert.AnError)
+		disk.fail.Store(&cause)
+		require.ErrorIs(t, s.DropTopic(t.Context(), "U"), ErrFenced)
+		disk.fail.Store(nil)
+		s.cfg.RetentionBytes = 2 * MinFileSize
+		s.retain() // as the janitor does, which sleeps meanwhile
+		require.NoError(t, s.PowerOff())
+		s = mustOpen(t, cfg)
+		require.NoError(t, s.Err())
+		assert.Equal(t, int64(20), s.MaxOffset("U", 0))
 	})
 }
