@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 )
 
 const (
@@ -33,6 +34,7 @@ type checkpoint struct {
 	extents  []extentState
 	next     uint32 // number of the next block
 	index    indexState
+	size     int64 // bytes of the file that it was read from
 }
 
 // queueState is a queue in a checkpoint. Without a topic it only keeps the place of
@@ -245,6 +247,7 @@ func loadCheckpoint(dir string) (*checkpoint, error) {
 	if !ok {
 		return nil, nil
 	}
+	cp.size = int64(len(b))
 	return cp, nil
 }
 
@@ -287,10 +290,42 @@ func (q *queue) stateAt(x *extents, position int64) (queueState, error) {
 	return st, nil
 }
 
-// checkpointWanted reports whether a checkpoint would say more than the last.
+// smallCheckpoint is the size, in bytes, up to which a checkpoint is written
+// whenever there is anything new to it.
+const smallCheckpoint = 64 << 10
+
+// lastCheckpoint is what is known of the checkpoint file.
+type lastCheckpoint struct {
+	position, min atomic.Int64 // of the log, that it covers
+	size          atomic.Int64 // bytes
+	churn         atomic.Int64 // of the log, when it was written
+}
+
+// noteCheckpoint tells what the checkpoint file covers now, and its size.
+func (s *Store) noteCheckpoint(position, first, size int64) {
+	s.checkpointed.position.Store(position)
+	s.checkpointed.min.Store(first)
+	s.checkpointed.size.Store(size)
+	s.checkpointed.churn.Store(s.log.churn())
+}
+
+// checkpointWanted reports whether a checkpoint would say more than the last, and
+// is worth its writing: a large one waits until the log has grown or shrunk by as
+// much as it takes itself. To replay that is cheap, and so no more is ever written
+// for checkpoints than for the log.
 func (s *Store) checkpointWanted() bool {
-	return s.damage == nil && !s.cfg.Throwaway && !s.flusher.broken.Load() &&
-		(min(s.dispatched.Load(), s.log.synced.Load()) > s.checkpointed.Load() || s.log.min() > s.checkpointedMin.Load())
+	last := &s.checkpointed
+	if s.damage != nil || s.flusher.broken.Load() ||
+		min(s.dispatched.Load(), s.log.synced.Load()) <= last.position.Load() && s.log.min() <= last.min.Load() {
+		return false
+	}
+	size := last.size.Load()
+	return size <= smallCheckpoint || s.log.churn()-last.churn.Load() >= size
+}
+
+// proofWanted reports whether commitlog/synced can say more than it does.
+func (s *Store) proofWanted() bool {
+	return s.damage == nil && !s.cfg.Throwaway && !s.flusher.broken.Load() && s.log.proven.Load() > s.mark.position.Load()
 }
 
 // noteStale makes the next open rebuild queues and key index, however this store
@@ -345,15 +380,20 @@ func (s *Store) writeCheckpoint(clean bool) error {
 	if cp.position > 0 && s.dropped.Load() > cp.position { // looked at behind the queues
 		return errDropUnsynced
 	}
-	err := s.replaceCheckpoint(func(f *os.File) error { return s.fillCheckpoint(f, &cp, queues) })
+	err := s.replaceCheckpoint(func(f *os.File) error {
+		err := s.fillCheckpoint(f, &cp, queues)
+		if info, e := f.Stat(); e == nil {
+			cp.size = info.Size()
+		}
+		return err
+	})
 	if cp.position > 0 && errors.Is(err, errQueueDamaged) {
 		s.cfg.Logger.Error("store: the checkpoint leaves out the consume queues", "dir", s.cfg.Dir, "err", err)
 		s.noteStale(err)
 		return s.writeCheckpoint(clean)
 	}
 	if err == nil {
-		s.checkpointed.Store(covered)
-		s.checkpointedMin.Store(cp.min)
+		s.noteCheckpoint(covered, cp.min, cp.size)
 		err = s.extents.remove() // nothing refers to them any more
 	}
 	return err

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -57,7 +60,7 @@ func TestCheckpointSavesTheReplay(t *testing.T) {
 	assert.Len(t, cp.queues, 2)
 	assert.Len(t, cp.queues[0].blocks, 3)
 	s := mustOpen(t, cfg)
-	assert.Equal(t, cp.position, s.checkpointed.Load())
+	assert.Equal(t, cp.position, s.checkpointed.position.Load())
 	assertQueues(t, s, want)
 }
 
@@ -214,7 +217,7 @@ func TestDamagedBlockOfAReadOnlyStoreTakesNoProofAway(t *testing.T) {
 	require.NoError(t, s.Kill())
 	after, err := loadCheckpoint(cfg.Dir)
 	require.NoError(t, err)
-	assert.Equal(t, &checkpoint{synced: before.synced, min: before.min}, after)
+	assert.Equal(t, &checkpoint{synced: before.synced, min: before.min, size: after.size}, after)
 	s = mustOpen(t, cfg)
 	require.ErrorIs(t, s.Err(), ErrReadOnly)
 }
@@ -227,6 +230,7 @@ func TestCheckpointThatMeetsADamagedBlockLeavesTheQueuesOut(t *testing.T) {
 	put(t, s, "T", 0, want...)
 	mustClose(t, s)
 	s = mustOpen(t, cfg)
+	put(t, s, "U", 0, "something new to a checkpoint")
 	flip(t, extentFiles(t, cfg.Dir)[0], blockSize+blockHeader+30)
 	require.NoError(t, s.Close())
 	s = mustOpen(t, cfg)
@@ -390,4 +394,68 @@ func FuzzParseCheckpointNeverPanics(f *testing.F) {
 func binarySum(w *checkpointWriter) []byte {
 	s := w.sum.Sum32()
 	return []byte{byte(s >> 24), byte(s >> 16), byte(s >> 8), byte(s)}
+}
+
+func TestLargeCheckpointIsNotWrittenForALittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		cfg.FileSize = 1 << 20
+		s := mustOpen(t, cfg)
+		for queue := range 60 {
+			put(t, s, "T", queue, numbered("m", 100)...)
+		}
+		sleepThroughCheckpoints()
+		before := readFile(t, checkpointPath(cfg))
+		require.Greater(t, len(before), smallCheckpoint)
+		put(t, s, "T", 0, "one more")
+		sleepThroughCheckpoints()
+		assert.Equal(t, before, readFile(t, checkpointPath(cfg)))
+		assert.Equal(t, int64(6001), marked(t, cfg), "what is synced is written down all the same")
+		mustClose(t, s)
+		assert.Equal(t, before, readFile(t, checkpointPath(cfg)), "an open replays the one")
+
+		s = mustOpen(t, cfg)
+		assert.Equal(t, "one more", bodies(t, s, "T", 0)[100])
+		for n := 0; n < len(before); n += 1000 {
+			put(t, s, "T", 0, string(make([]byte, 1000)))
+		}
+		sleepThroughCheckpoints()
+		cp, err := loadCheckpoint(cfg.Dir)
+		require.NoError(t, err)
+		assert.Equal(t, s.Positions().Written, cp.position, "the log has grown by as much as it takes")
+		mustClose(t, s)
+	})
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return data
+}
+
+func TestOpenAndCloseWithoutAChangeWritesNothing(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	manyUnits(t, cfg)
+	for range 2 {
+		note := func() map[string]time.Time {
+			into := make(map[string]time.Time)
+			require.NoError(t, filepath.WalkDir(cfg.Dir, func(path string, e os.DirEntry, err error) error {
+				require.NoError(t, err)
+				info, err := e.Info()
+				require.NoError(t, err)
+				if !e.IsDir() {
+					into[path] = info.ModTime()
+				}
+				return nil
+			}))
+			return into
+		}
+		before := note()
+		mustClose(t, mustOpen(t, cfg))
+		after := note()
+		maps.DeleteFunc(after, func(path string, at time.Time) bool { return before[path] == at })
+		assert.Empty(t, after)
+	}
 }

@@ -430,6 +430,17 @@ func (c *commitLog) size() int64 {
 	return last.header.bytes + last.size.Load() - files[0].header.bytes
 }
 
+// churn counts the bytes that were ever written to the log and those that were
+// ever deleted from it.
+func (c *commitLog) churn() int64 {
+	files := *c.files.Load()
+	if len(files) == 0 {
+		return 0
+	}
+	last := files[len(files)-1]
+	return last.header.bytes + last.size.Load() + files[0].header.bytes
+}
+
 // unsynced is the number of bytes from the first file that is not wholly synced
 // on. Nothing of a throwaway log is ever unsynced.
 func (c *commitLog) unsynced() int64 {

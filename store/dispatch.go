@@ -96,14 +96,3 @@ func (s *Store) dueAt(queueID int, storeTime int64) int64 {
 	d := message.LevelDelay(s.cfg.DelayLevels, queueID+1)
 	return storeTime + int64((d+time.Millisecond-1)/time.Millisecond)
 }
-
-// replay dispatches what the log holds behind a position.
-func (s *Store) replay(after int64) error {
-	return s.log.scan(after+1, s.log.written.Load(), func(e logEntry) error {
-		if err := s.dispatchRecord(e); err != nil {
-			return err
-		}
-		s.dispatched.Store(e.position)
-		return nil
-	})
-}

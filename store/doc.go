@@ -51,9 +51,10 @@
 //	commitlog/N/        the log file whose first position is N
 //	commitlog/next.tmp/ the prepared next one
 //	commitlog/first     where the log begins, once something has been deleted
+//	commitlog/synced    up to where it is synced
 //	consumequeue/N      extent files of 64 MiB
 //	index/N             files of the key index of 64 MiB
-//	checkpoint          how far it is synced, and queues and key index up to there
+//	checkpoint          queues and key index up to a position
 //	salvage-TIME/       what a salvage has changed, as it was; nothing reads it
 //	config/             the broker's; not touched
 //

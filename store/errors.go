@@ -59,9 +59,12 @@ var errQueueDamaged = fmt.Errorf("%w: consume queue", ErrDamaged)
 // errIndexDamaged is the same of the key index.
 var errIndexDamaged = fmt.Errorf("%w: key index", ErrDamaged)
 
+// errLogDamaged is the ErrDamaged of an entry of the log.
+var errLogDamaged = fmt.Errorf("%w: commit log", ErrDamaged)
+
 // damagef makes an error for bytes of the commit log that cannot be right.
 func damagef(path string, pos int64, format string, args ...any) error {
-	return fmt.Errorf("%w: commit log file %s, position %d: %s", ErrDamaged, path, pos, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w file %s, position %d: %s", errLogDamaged, path, pos, fmt.Sprintf(format, args...))
 }
 
 // contradictf makes an error for a consume queue that does not fit to a record

@@ -329,6 +329,25 @@ func (x *extents) remove() error {
 	return errors.Join(errs...)
 }
 
+func (x *extents) extentOf(st extentState) *extent {
+	return &extent{number: st.number, stamp: st.stamp, listed: true, path: filepath.Join(x.dir, numberedName(st.number))}
+}
+
+// match reports whether the files are those that a checkpoint describes.
+func (x *extents) match(states []extentState, next uint32) bool {
+	for i, st := range states {
+		if i > 0 && st.number != states[i-1].number+1 || st.blocks < 1 || st.blocks > extentBlocks {
+			return false
+		}
+		e := x.extentOf(st)
+		if !isStamped(e.path, e.stampBlock(), int64(st.blocks)*blockSize) {
+			return false
+		}
+	}
+	n := len(states)
+	return n == 0 && next == 0 || n > 0 && next == states[n-1].number*extentBlocks+states[n-1].blocks
+}
+
 // load takes over the files that a checkpoint describes, cut to the lengths it
 // gives. ok is false when they are not all there; nothing is changed then.
 func (x *extents) load(states []extentState, next uint32) (ok bool, err error) {
@@ -340,25 +359,15 @@ func (x *extents) load(states []extentState, next uint32) (ok bool, err error) {
 			}
 		}
 	}()
-	for i, st := range states {
-		if i > 0 && st.number != states[i-1].number+1 || st.blocks < 1 || st.blocks > extentBlocks {
-			return false, nil
-		}
-		e := &extent{number: st.number, stamp: st.stamp, listed: true, path: filepath.Join(x.dir, numberedName(st.number))}
+	if !x.match(states, next) {
+		return false, nil
+	}
+	for _, st := range states {
+		e := x.extentOf(st)
 		if e.file, err = x.disk.open(e.path); err != nil {
-			return false, nil // missing: rebuilt
+			return false, nil // rebuilt
 		}
 		files = append(files, e)
-		head := make([]byte, blockSize)
-		if _, err := e.file.ReadAt(head, 0); err != nil || string(head) != string(e.stampBlock()) {
-			return false, nil
-		}
-		if info, err := e.file.Stat(); err != nil || info.Size() < int64(st.blocks)*blockSize {
-			return false, nil
-		}
-	}
-	if n := len(states); n > 0 && next != states[n-1].number*extentBlocks+states[n-1].blocks || n == 0 && next != 0 {
-		return false, nil
 	}
 	for i, e := range files {
 		if err := x.disk.truncate(e.file, int64(states[i].blocks)*blockSize); err != nil {

@@ -117,7 +117,7 @@ func TestAnyFailedSyncLosesNothingThatWasPromised(t *testing.T) {
 // time, consume queues, checkpoints.
 func TestFailedSyncsOfDerivedFilesDoNotFence(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{nextName, queuesName, checkpointName + tempSuffix} {
+	for _, name := range []string{nextName, queuesName, checkpointName + tempSuffix, filepath.Join(commitLogName, syncedName)} {
 		synctest.Test(t, func(t *testing.T) {
 			under := durable()
 			fails := func(path string) bool { return strings.Contains(path, string(filepath.Separator)+name) }

@@ -169,7 +169,7 @@ func (s *Store) runFlusher() {
 		}
 		s.flush(due)
 		s.serveRepairs()
-		if s.checkpointWanted() && !s.janitor.checkpoint.Swap(true) {
+		if !s.cfg.Throwaway && (s.checkpointWanted() || s.proofWanted()) && !s.janitor.checkpoint.Swap(true) {
 			s.wakeJanitor()
 		}
 		s.reportFenced()

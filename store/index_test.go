@@ -331,7 +331,7 @@ func TestOpenReadsNoKeysFromTheLogThatItsCheckpointCovers(t *testing.T) {
 		require.NoError(t, s.Close())
 		s = mustOpen(t, cfg)
 		after := s.index.view()
-		assert.Equal(t, s.Positions().Written, s.checkpointed.Load())
+		assert.Equal(t, s.Positions().Written, s.checkpointed.position.Load())
 		require.GreaterOrEqual(t, len(after.runs), len(before.runs))
 		for i, r := range before.runs {
 			assert.Equal(t, r.keySpan, after.runs[i].keySpan)

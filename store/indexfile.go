@@ -339,8 +339,7 @@ func (x *keyIndex) show(st indexState, first int64) bool {
 	var files []*indexFile
 	for _, fs := range st.files {
 		f := x.fileOf(fs)
-		head, err := readStart(f.path, blockSize)
-		if err != nil || string(head) != string(f.stampBlock()) {
+		if !f.matches() {
 			return false
 		}
 		files = append(files, f)
@@ -373,19 +372,17 @@ func (x *keyIndex) fileOf(st indexFileState) *indexFile {
 // openFile opens a file and compares it with what a checkpoint says.
 func (x *keyIndex) openFile(st indexFileState) (*indexFile, bool) {
 	f := x.fileOf(st)
-	file, err := x.disk.open(f.path)
-	if err != nil {
-		return nil, false // missing: rebuilt
+	if !f.matches() {
+		return nil, false // rebuilt
 	}
-	f.file = file
-	head := make([]byte, blockSize)
-	_, err = file.ReadAt(head, 0)
-	info, statErr := file.Stat()
-	if err != nil || statErr != nil || string(head) != string(f.stampBlock()) || st.blocks < 1 || info.Size() < int64(st.blocks)*blockSize {
-		_ = file.Close() // nothing was written
-		return nil, false
-	}
-	return f, true
+	var err error
+	f.file, err = x.disk.open(f.path)
+	return f, err == nil
+}
+
+// matches reports whether the file is there, as a checkpoint describes it.
+func (f *indexFile) matches() bool {
+	return f.blocks >= 1 && isStamped(f.path, f.stampBlock(), int64(f.blocks)*blockSize)
 }
 
 // reset forgets everything and removes the files.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -126,8 +127,8 @@ type Inspection struct {
 //
 // What it finds wrong is in the result, not in the error. Errors: [ErrInUse];
 // [ErrNotAStore] and [ErrNewerFormat]; the error of ctx; those of the file
-// system. It takes as long as reading the log twice, and memory for one file and
-// for what is lost.
+// system. It takes as long as reading the log twice, or three times when the next
+// open has to read it all, and memory for one file and for what is lost.
 func Inspect(ctx context.Context, dir string) (_ *Inspection, err error) {
 	release, err := borrow(filepath.Clean(dir))
 	if err != nil {
@@ -156,15 +157,23 @@ type inspector struct {
 	result *Inspection
 	// good is the position up to which every record can be read.
 	good int64
+	// usable tells that the next open takes the queues of the checkpoint over, and
+	// damage is what it then meets in the log behind them.
+	usable bool
+	damage error
 }
 
 const (
 	salvageRemedy = "restore the file from a copy, or keep what can be read with inspect --salvage"
 	rebuildRemedy = "remove the file checkpoint in the data folder before the next start, which then rebuilds consume queues and key index from the log"
+	proofRemedy   = "start the broker and close it, so that commitlog/synced keeps what only the file checkpoint proves of the log; then remove that file, and the start after rebuilds consume queues and key index"
 )
 
 func (in *inspector) run(ctx context.Context) error {
 	r, s := in.result, in.survey
+	if err := in.foresee(); err != nil {
+		return err
+	}
 	in.files()
 	in.queues()
 	if err := s.contradiction(); err != nil {
@@ -302,7 +311,7 @@ func (in *inspector) file(f *surveyedFile, end int64, lastOne bool) {
 		in.find(Finding{
 			Kind: FindingTorn, Path: f.path, First: f.next, Byte: int64(f.tail),
 			Text:   fmt.Sprintf("%s ends in %d bytes that are no record, from byte %d on: what a crash leaves of a write that nobody was promised to survive it", f.path, rest, f.tail),
-			Remedy: "none is needed: the next start cuts them off",
+			Remedy: in.ifOpens("none is needed: the next start cuts them off"),
 		})
 	case rest > 0:
 		in.spoilt(f.next)
@@ -311,6 +320,15 @@ func (in *inspector) file(f *surveyedFile, end int64, lastOne bool) {
 			Text: fmt.Sprintf("%s goes on for %d bytes behind its last record, from byte %d on", f.path, rest, f.tail), Remedy: salvageRemedy,
 		})
 	}
+}
+
+// ifOpens is a remedy that goes without saying, unless other damage makes the next
+// open a read-only one, which changes nothing.
+func (in *inspector) ifOpens(remedy string) string {
+	if in.result.Opens == OpensReadOnly {
+		return "inspect --salvage, which is needed for the other damage, cuts off what cannot be read here and keeps the rest"
+	}
+	return remedy
 }
 
 // bad reports positions of a file that cannot be read.
@@ -324,7 +342,7 @@ func (in *inspector) bad(f *surveyedFile, first, last, off int64, note string) {
 	if first > in.survey.synced {
 		finding.Kind = FindingTorn
 		finding.Text = fmt.Sprintf("%s: %s cannot be read, from byte %d on%s; nothing proves that %s been synced, but readable records follow", f.path, positions(first, last), off, note, had(first, last))
-		finding.Remedy = "the next start cuts the log off here; to keep the records behind, use inspect --salvage before"
+		finding.Remedy = in.ifOpens("the next start cuts the log off here; to keep the records behind, use inspect --salvage before")
 	}
 	in.find(finding)
 }
@@ -339,13 +357,76 @@ func (in *inspector) queues() {
 	}
 }
 
+// foresee finds out what the next open will do, by its own steps.
+func (in *inspector) foresee() error {
+	r := in.result
+	switch bad := in.folder.recovery.bad; {
+	case bad != nil && in.folder.recovery.damaged():
+		r.Opens = OpensReadOnly
+	case bad != nil && in.folder.recovery.cut > 0:
+		r.Opens, r.Cut = OpensCut, in.folder.recovery.cut
+	}
+	s := in.folder.found()
+	defer s.log.handles.close()
+	after := s.log.min() - 1
+	if cp := in.folder.checkpoint; s.covers(cp) && s.extents.match(cp.extents, cp.next) && s.index.show(cp.index, s.log.min()) {
+		s.queues.replace(cp.restored())
+		err := s.trimQueues(s.log.min())
+		if err != nil && !errors.Is(err, ErrDamaged) {
+			return err
+		}
+		if in.usable = err == nil; in.usable {
+			after = cp.position
+		}
+	}
+	in.damage = s.log.scan(after+1, s.log.written.Load(), func(e logEntry) error {
+		_, err := slotOf(e.file.path, e.position, e.record)
+		return err
+	})
+	switch {
+	case errors.Is(in.damage, ErrDamaged):
+		r.Opens, r.Cut = OpensReadOnly, 0
+	case in.damage != nil:
+		return in.damage
+	}
+	return nil
+}
+
+// found is a store with the log as recovery found it, good for reading that.
+func (f *folder) found() *Store {
+	s := f.reader()
+	r := f.recovery
+	r.files = slices.Clone(r.files)
+	for i := range r.files {
+		file := newLogFile(f.log.dir, fileHeader{base: r.files[i].base})
+		file.header = r.files[i].header
+		r.files[i].logFile = file
+	}
+	s.log.adopt(&r)
+	if r.bad != nil && r.damaged() {
+		s.damage = ErrDamaged
+	}
+	return s
+}
+
+// restored are the queues of the checkpoint.
+func (cp *checkpoint) restored() []*queue {
+	list := make([]*queue, len(cp.queues))
+	for i, st := range cp.queues {
+		list[i] = st.restore(uint32(i))
+	}
+	return list
+}
+
 // check runs Check over what the checkpoint covers of what can be read.
 func (in *inspector) check(ctx context.Context) error {
 	cp := in.folder.checkpoint
 	if cp == nil {
 		return nil
 	}
-	r := &InspectedCheckpoint{Clean: cp.clean, Synced: cp.synced, Position: cp.position, Min: cp.min, Runs: len(cp.index.runs)}
+	r := &InspectedCheckpoint{
+		Clean: cp.clean, Synced: cp.synced, Position: cp.position, Min: cp.min, Runs: len(cp.index.runs), Usable: in.usable,
+	}
 	for i := range cp.queues {
 		if cp.queues[i].key.Topic != "" {
 			r.Queues++
@@ -360,40 +441,44 @@ func (in *inspector) check(ctx context.Context) error {
 	in.result.Checkpoint = r
 	s := in.folder.readOnly(cp, in.good)
 	defer s.log.handles.close()
-	r.Usable = cp.position > 0 && cp.position >= s.log.min()-1 && cp.position <= in.result.Last && s.extents.stamped(cp.extents) &&
-		s.index.show(cp.index, s.log.min())
-	if !r.Usable || s.dispatched.Load() < s.log.min() {
+	if !in.usable || !s.index.show(cp.index, s.log.min()) || s.dispatched.Load() < s.log.min() {
 		return nil
 	}
 	err := s.trimQueues(s.log.min()) // files may have been deleted since
 	if err == nil {
 		err = s.Check(ctx)
 	}
+	if !errors.Is(err, ErrDamaged) {
+		return err
+	}
+	f := Finding{
+		Kind: FindingQueues, Path: s.extents.dir,
+		Text: fmt.Sprintf("consume queues or key index do not fit the log: %v", err), Remedy: rebuildRemedy,
+	}
 	if errors.Is(err, errIndexDamaged) {
-		in.find(Finding{
-			Kind: FindingIndex, Path: s.index.dir,
-			Text: fmt.Sprintf("the key index does not fit the log: %v", err), Remedy: rebuildRemedy,
-		})
-		return nil
+		f.Kind, f.Path, f.Text = FindingIndex, s.index.dir, fmt.Sprintf("the key index does not fit the log: %v", err)
 	}
-	if errors.Is(err, ErrDamaged) {
-		in.find(Finding{
-			Kind: FindingQueues, Path: s.extents.dir,
-			Text: fmt.Sprintf("consume queues or key index do not fit the log: %v", err), Remedy: rebuildRemedy,
-		})
-		return nil
+	if in.folder.marked < cp.synced {
+		f.Remedy = proofRemedy
 	}
-	return err
+	in.find(f)
+	return nil
 }
 
-// readOnly is a store with the queues of a checkpoint and the log up to a
-// position, good for Check and for nothing else: it has no goroutines, and it
-// does not own the folder.
-func (f *folder) readOnly(cp *checkpoint, good int64) *Store {
+// reader is a store that only reads the folder: it has no goroutines, and it does
+// not own it.
+func (f *folder) reader() *Store {
 	s := &Store{cfg: Config{Dir: f.dir, Logger: slog.New(slog.DiscardHandler)}}
 	s.log.dir, s.log.disk, s.log.origin = f.log.dir, f.log.disk, f.log.origin
 	s.extents.dir, s.extents.handles = filepath.Join(f.dir, queuesName), &s.log.handles
 	s.index.dir, s.index.handles, s.index.limit = filepath.Join(f.dir, indexName), &s.log.handles, tableEntries
+	return s
+}
+
+// readOnly is a store with the queues of a checkpoint and the log up to a
+// position, good for Check and for nothing else.
+func (f *folder) readOnly(cp *checkpoint, good int64) *Store {
+	s := f.reader()
 	files := make([]*logFile, 0, len(f.recovery.files))
 	for i := range f.recovery.files {
 		file := newLogFile(f.log.dir, fileHeader{base: f.recovery.files[i].base})
@@ -404,40 +489,24 @@ func (f *folder) readOnly(cp *checkpoint, good int64) *Store {
 	end := min(good, cp.position)
 	s.log.written.Store(end)
 	s.dispatched.Store(end)
-	list := make([]*queue, len(cp.queues))
-	for i, st := range cp.queues {
-		list[i] = st.restore(uint32(i))
-	}
-	s.queues.replace(list)
+	s.queues.replace(cp.restored())
 	if end < cp.position {
 		s.dropped.Store(cp.position) // what was dropped behind the end is not in it
 	}
 	return s
 }
 
-// outcome tells what the next open will do.
+// outcome reports what keeps the next open from coming so far.
 func (in *inspector) outcome() error {
-	r, found := in.result, &in.folder.recovery
 	stray, err := in.stray()
-	if err != nil {
+	if err != nil || stray == "" || in.result.Opens == OpensReadOnly {
 		return err
 	}
-	replayed := in.survey.first // from where the next open reads all records
-	if r.Checkpoint != nil && r.Checkpoint.Usable {
-		replayed = r.Checkpoint.Position + 1
-	}
-	switch bad := found.bad; {
-	case stray != "":
-		r.Opens = OpensRefused
-		in.find(Finding{
-			Kind: FindingStray, Path: stray,
-			Text: fmt.Sprintf("%s does not belong there, and keeps the store from opening", stray), Remedy: "move it away",
-		})
-	case bad != nil && found.damaged() || bad == nil && in.good < r.Last && in.good+1 >= replayed:
-		r.Opens = OpensReadOnly
-	case bad != nil && found.cut > 0:
-		r.Opens, r.Cut = OpensCut, found.cut
-	}
+	in.result.Opens, in.result.Cut = OpensRefused, 0
+	in.find(Finding{
+		Kind: FindingStray, Path: stray,
+		Text: fmt.Sprintf("%s does not belong there, and keeps the store from opening", stray), Remedy: "move it away",
+	})
 	return nil
 }
 

@@ -128,9 +128,11 @@ func (s *Store) prepareFile() {
 	}
 }
 
-// tidyCheckpoint writes a checkpoint when there is something new to it.
+// tidyCheckpoint writes down what is synced, and a checkpoint when that is worth
+// it.
 func (s *Store) tidyCheckpoint() {
-	if !s.checkpointWanted() {
+	s.markSynced()
+	if s.cfg.Throwaway || !s.checkpointWanted() {
 		return
 	}
 	err := s.writeCheckpoint(false)

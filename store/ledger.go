@@ -5,14 +5,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
 
 // ledger is what a store knows to be durable in its folder: how many bytes of a
 // file the last fsync of it covered, and which names the last fsync of their
-// folder did. What it does not list is wholly durable: it was there before the
-// store was opened, or is finished.
+// folder did, and what was overwritten since. What it does not list is wholly
+// durable: it was there before the store was opened, or is finished.
 //
 // What a loss of power leaves is never less, and may be more: later bytes, later
 // names, names that were removed since. The ledger tells the least. Of a file
@@ -20,20 +21,38 @@ import (
 //
 // All paths are clean.
 type ledger struct {
-	mu    sync.Mutex                     // guards both
-	bytes map[string]int64               // file -> bytes covered, for files that are written to
-	names map[string]map[string]struct{} // folder -> names in it that are not covered
+	mu     sync.Mutex                     // guards all below
+	bytes  map[string]int64               // file -> bytes covered, for files that are written to
+	names  map[string]map[string]struct{} // folder -> names in it that are not covered
+	former map[string][]formerBytes       // file -> what was overwritten since its last fsync, oldest first
+}
+
+// formerBytes is a piece of a file as it was.
+type formerBytes struct {
+	at   int64
+	data []byte
 }
 
 func newLedger() *ledger {
-	return &ledger{bytes: make(map[string]int64), names: make(map[string]map[string]struct{})}
+	return &ledger{bytes: make(map[string]int64), names: make(map[string]map[string]struct{}), former: make(map[string][]formerBytes)}
 }
 
 // covered notes that a file's first bytes are durable, and none behind them.
 func (l *ledger) covered(path string, bytes int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.bytes[filepath.Clean(path)] = bytes
+	path = filepath.Clean(path)
+	l.bytes[path] = bytes
+	delete(l.former, path)
+}
+
+// overwritten notes what a piece of a file was before it is written anew, in
+// place, by the one who will sync the file.
+func (l *ledger) overwritten(path string, at int64, data []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	path = filepath.Clean(path)
+	l.former[path] = append(l.former[path], formerBytes{at, data})
 }
 
 // found notes the length of a file that is opened, unless it is known.
@@ -61,6 +80,7 @@ func (l *ledger) finished(path string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.bytes, filepath.Clean(path))
+	delete(l.former, filepath.Clean(path))
 }
 
 // made notes a name that its folder's last fsync did not cover.
@@ -119,6 +139,7 @@ func (l *ledger) renamed(from, to string, replaced bool) {
 	l.forgetLocked(from)
 	moveLocked(l.bytes, from, to)
 	moveLocked(l.names, from, to)
+	moveLocked(l.former, from, to)
 	if !replaced {
 		l.madeLocked(to)
 	}
@@ -158,6 +179,7 @@ func (l *ledger) removed(path string) {
 	l.forgetLocked(path)
 	deleteBelow(l.bytes, path)
 	deleteBelow(l.names, path)
+	deleteBelow(l.former, path)
 }
 
 // cut makes the folder what a loss of power would leave at the least. No file of
@@ -171,6 +193,11 @@ func (l *ledger) cut() error {
 			errs = append(errs, os.RemoveAll(filepath.Join(dir, name)))
 		}
 	}
+	for path, pieces := range l.former {
+		if err := putBack(path, pieces); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
 	for path, bytes := range l.bytes {
 		info, err := os.Stat(path)
 		if err == nil && info.Size() > bytes {
@@ -181,4 +208,18 @@ func (l *ledger) cut() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// putBack makes pieces of a file what they were.
+func putBack(path string, pieces []formerBytes) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	for _, p := range slices.Backward(pieces) {
+		if _, e := f.WriteAt(p.data, p.at); err == nil {
+			err = e
+		}
+	}
+	return errors.Join(err, f.Close())
 }

@@ -25,6 +25,16 @@ func stampBlock(magic, number uint32, s stamp) []byte {
 	return b
 }
 
+// isStamped reports whether a file begins with a block and has a size at least.
+func isStamped(path string, block []byte, size int64) bool {
+	head, err := readStart(path, blockSize)
+	if err != nil || string(head) != string(block) {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.Size() >= size
+}
+
 func numberedName(number uint32) string { return fmt.Sprintf("%010d", number) }
 
 // parseNumberedName is the reverse of numberedName.

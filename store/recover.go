@@ -16,9 +16,9 @@ import (
 // Recovery brings the log into a state from which it can be written again, or
 // finds that it must not be.
 //
-// "Synced" is a prefix of the log, and what belongs to it is proven: by the
-// checkpoint, and by every valid entry or file header, each of which says how
-// far the log had been synced when it was written. The mere existence of a
+// "Synced" is a prefix of the log, and what belongs to it is proven: by
+// commitlog/synced, by the checkpoint, and by every valid entry or file header,
+// each of which says how far the log had been synced when it was written. The mere existence of a
 // later file proves nothing. When an entry at position p is bad, then
 //
 //   - with proof that p had been synced, it is damage: the store opens
@@ -28,6 +28,12 @@ import (
 //
 // The proof may lie behind the bad entry, so the rest of the log is searched
 // for valid entries at any byte first.
+//
+// Nothing is changed before it is known that nothing is damaged: the queues are
+// loaded, and the log behind the checkpoint is replayed, up to the torn end, and
+// only then is that cut off. With damage no byte of the log, of commitlog/first
+// and synced, or of the checkpoint changes; queues and key index do where they
+// could not be taken over. Inspect foresees it by the same steps.
 
 // foundFile is a file of the log as it lies on disk.
 type foundFile struct {
@@ -69,17 +75,15 @@ func (s *Store) recover(cp *checkpoint) error {
 	if err != nil {
 		return err
 	}
-	if err := s.log.recover(&r); err != nil {
+	if err := s.log.find(&r); err != nil {
 		return err
 	}
+	if err := r.examine(); err != nil {
+		return err
+	}
+	keep := s.log.adopt(&r)
 	if b := r.bad; b != nil && r.damaged() {
 		s.setDamage(r.path(&s.log, b), b.position, b.reason)
-	} else if b != nil {
-		s.cut = r.cut
-	}
-	if b := r.bad; s.cut > 0 { // a file without a byte in it is merely new
-		s.cfg.Logger.Warn("store: cut a torn end off the commit log", "dir", s.cfg.Dir, "file", r.path(&s.log, b),
-			"position", b.position, "byte", b.offset, "reason", b.reason, "records", r.cut)
 	}
 	if err := s.loadQueues(cp, mark.queues); err != nil {
 		return err
@@ -87,7 +91,24 @@ func (s *Store) recover(cp *checkpoint) error {
 	if s.damage != nil {
 		return nil
 	}
-	if mark.again {
+	return s.settle(&r, keep, mark.again)
+}
+
+// settle changes what has to be changed of a log without damage: it cuts what is
+// torn, makes the rest durable, and opens the last file for writing.
+func (s *Store) settle(r *recovery, keep int, again bool) error {
+	if err := s.log.finish(r, keep); err != nil {
+		return err
+	}
+	if b := r.bad; b != nil {
+		s.cut = r.cut
+	}
+	if b := r.bad; s.cut > 0 { // a file without a byte in it is merely new
+		s.cfg.Logger.Warn("store: cut a torn end off the commit log", "dir", s.cfg.Dir, "file", r.path(&s.log, b),
+			"position", b.position, "byte", b.offset, "reason", b.reason, "records", r.cut)
+	}
+	s.markSynced()
+	if again {
 		if err := s.saveFirst(); err != nil {
 			return err
 		}
@@ -114,8 +135,12 @@ type beginning struct {
 // checkpoint written after the last deletion tells, if the first file agrees.
 func (s *Store) beginning(cp *checkpoint) (r recovery, at beginning, err error) {
 	r.first = 1
+	if err := s.mark.load(s.log.dir, s.log.disk); err != nil {
+		return r, at, fmt.Errorf("read %s: %w", syncedName, err)
+	}
+	r.synced = s.mark.position.Load()
 	if cp != nil {
-		r.synced = cp.synced
+		r.synced = max(r.synced, cp.synced)
 	}
 	mark, bad, err := loadFirst(s.log.dir)
 	switch {
@@ -141,106 +166,10 @@ func (s *Store) setDamage(path string, position int64, reason string) {
 	s.cfg.Logger.Error("store: opened read-only", "dir", s.cfg.Dir, "err", s.damage)
 }
 
-// loadQueues takes queues and key index from the checkpoint and replays the
-// rest of the log; or, when the checkpoint does not fit the log or its files, all
-// of it. starts are the queues that begin behind the records there are.
-func (s *Store) loadQueues(cp *checkpoint, starts []queueStart) error {
-	first, end := s.log.min(), s.log.written.Load()
-	// A damaged log ends, for now, where its damage begins. Its queues end there
-	// too, and the files of what lies behind stay: they tell a salvage which
-	// records it has lost.
-	cut := s.damage != nil && cp != nil && cp.position > end
-	if cp != nil && cp.position >= first-1 && cp.position > 0 && (cp.position <= end || cut) {
-		ok, err := s.extents.load(cp.extents, cp.next)
-		if err != nil {
-			return fmt.Errorf("load consume queues: %w", err)
-		}
-		if ok {
-			if ok, err = s.index.load(cp.index, first); err != nil {
-				return fmt.Errorf("load key index: %w", err)
-			}
-		}
-		if ok {
-			list := make([]*queue, len(cp.queues))
-			for i, st := range cp.queues {
-				list[i] = st.restore(uint32(i))
-				if cut && err == nil {
-					st, err = list[i].stateAt(&s.extents, end)
-					list[i] = st.restore(uint32(i))
-				}
-			}
-			position := min(cp.position, end)
-			if err == nil {
-				s.queues.replace(list)
-				if cut {
-					s.dropped.Store(cp.position) // what was dropped behind the damage is not in it
-				}
-				s.dispatched.Store(position)
-				s.checkpointed.Store(position)
-				s.checkpointedMin.Store(cp.min)
-				err = s.trimQueues(first) // files may have gone since
-			}
-			if err == nil {
-				err = s.replay(position)
-			}
-			if err == nil || !errors.Is(err, ErrDamaged) {
-				return err
-			}
-			s.cfg.Logger.Warn("store: the checkpoint contradicts the commit log; consume queues and key index are rebuilt", "dir", s.cfg.Dir, "err", err)
-		}
-	}
-	if err := s.extents.reset(); err != nil {
-		return fmt.Errorf("reset consume queues: %w", err)
-	}
-	if err := s.index.reset(); err != nil {
-		return fmt.Errorf("reset key index: %w", err)
-	}
-	if cp != nil && s.cfg.Throwaway {
-		// The log of a throwaway store may have been cut below what its
-		// checkpoint covers, and would grow into it with other records. In any
-		// other store the checkpoint stays below the cut, and is kept for what
-		// it proves.
-		if err := s.log.disk.remove(filepath.Join(s.cfg.Dir, checkpointName)); err != nil {
-			return err
-		}
-	}
-	list := make([]*queue, len(starts))
-	for i, st := range starts {
-		list[i] = &queue{key: st.key, id: uint32(i), base: st.next, min: st.next}
-	}
-	s.queues.replace(list)
-	s.dispatched.Store(first - 1)
-	s.checkpointed.Store(0)
-	s.checkpointedMin.Store(first)
-	err := s.replay(first - 1)
-	if !errors.Is(err, ErrDamaged) {
-		return err
-	}
-	// What could be replayed is consistent and can be read.
-	at := s.dispatched.Load() + 1
-	i := s.log.search(*s.log.files.Load(), at)
-	path := s.log.dir
-	if i >= 0 {
-		path = (*s.log.files.Load())[i].path
-	}
-	if s.damage == nil {
-		s.setDamage(path, at, err.Error())
-	}
-	s.log.written.Store(at - 1)
-	s.log.synced.Store(min(s.log.synced.Load(), at-1))
-	return nil
-}
-
-// recover finds the good part of the log, cuts off what is torn, and opens the
-// last file for writing. With damage nothing on disk is changed.
-func (c *commitLog) recover(r *recovery) error {
-	if err := c.find(r); err != nil {
-		return err
-	}
-	if err := r.examine(); err != nil {
-		return err
-	}
-	keep := len(r.files)
+// adopt makes the good part that recovery found the log, for reading. keep is how
+// many of the files it is in. It changes nothing on disk.
+func (c *commitLog) adopt(r *recovery) (keep int) {
+	keep = len(r.files)
 	if b := r.bad; b != nil {
 		keep = b.file
 		if b.file < len(r.files) && r.files[b.file].valid() && b.offset > 0 {
@@ -263,8 +192,20 @@ func (c *commitLog) recover(r *recovery) error {
 		synced = r.end
 	}
 	c.publishSynced(synced)
-	if r.bad != nil && r.damaged() {
-		return nil
+	return keep
+}
+
+// finish makes the files what adopt took them for, durable, and opens the last one
+// for writing.
+func (c *commitLog) finish(r *recovery, keep int) error {
+	files := *c.files.Load()
+	if len(files) > 0 {
+		if err := files[len(files)-1].checkAlone(); err != nil {
+			return err
+		}
+	}
+	if err := c.dropPrepared(); err != nil {
+		return err
 	}
 	if r.bad != nil {
 		if err := c.cutTorn(r, keep); err != nil {
@@ -280,9 +221,6 @@ func (c *commitLog) recover(r *recovery) error {
 		return nil
 	}
 	last := files[len(files)-1]
-	if err := last.checkAlone(); err != nil {
-		return err
-	}
 	if err := last.open(c.disk, r.end-last.base+1); err != nil {
 		return err
 	}
@@ -300,10 +238,7 @@ func (c *commitLog) find(r *recovery) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := c.list(r); err != nil {
-		return err
-	}
-	return c.dropPrepared()
+	return c.list(r)
 }
 
 // list finds the files of the log and reads their headers, on all processors:

@@ -127,6 +127,8 @@ func (s *Store) repair() error {
 		return fmt.Errorf("%w; repair: %w", *fenced, err)
 	}
 	s.flusher.broken.Store(false)
+	s.janitor.checkpoint.Store(true) // what is written is synced now
+	s.wakeJanitor()
 	s.mu.Lock()
 	written := s.log.written.Load()
 	lost := s.mu.next - 1 - written

@@ -384,7 +384,7 @@ func (p *SalvagePlan) change(c fileChange, content []byte) SalvagedFile {
 
 // seeFiles notes how everything is that a plan depends on.
 func seeFiles(dir string, s *survey) ([]seenFile, error) {
-	paths := []string{filepath.Join(dir, formatName), filepath.Join(dir, checkpointName), filepath.Join(s.dir, firstName)}
+	paths := []string{filepath.Join(dir, formatName), filepath.Join(dir, checkpointName), filepath.Join(s.dir, firstName), filepath.Join(s.dir, syncedName)}
 	r := recovery{}
 	c := commitLog{dir: s.dir}
 	if err := c.list(&r); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -462,9 +462,9 @@ func (p *SalvagePlan) apply(ctx context.Context, disk syncer) (_ string, err err
 // that can be planned again:
 //
 //  1. stage the new files in the salvage's folder, and copy the old ones there;
-//  2. write commitlog/first if it is damaged, and replace the checkpoint by one
-//     without queues, which would point at records that become lost entries; what
-//     it proves stays;
+//  2. write commitlog/first if it is damaged, put into commitlog/synced all that is
+//     proven to be synced, and replace the checkpoint by one without queues, which
+//     would point at records that become lost entries;
 //  3. put the new files in place, one rename each;
 //  4. write the report, which marks the salvage as finished.
 type salvager struct {
@@ -486,7 +486,7 @@ func (w *salvager) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := w.dropQueues(); err != nil {
+	if err := errors.Join(w.keepProof(), w.dropQueues()); err != nil {
 		return err
 	}
 	for _, c := range w.changes {
@@ -612,6 +612,15 @@ func (w *salvager) copyFile(from, to string) error {
 		return os.Link(from, to)
 	}
 	return w.write(to, content)
+}
+
+// keepProof puts what is proven into commitlog/synced.
+func (w *salvager) keepProof() error {
+	if w.plan.survey.synced == 0 {
+		return nil
+	}
+	var m syncedMark
+	return errors.Join(w.disk.makeDir(w.plan.survey.dir), m.load(w.plan.survey.dir, w.disk), m.raise(w.plan.survey.synced))
 }
 
 // dropQueues replaces the checkpoint by one that holds no queues.

@@ -151,7 +151,7 @@ func TestOpenFilesDoNotGrowWithTheStore(t *testing.T) {
 	require.NoError(t, s.Sync(t.Context()))
 	require.Greater(t, s.log.fileCount(), 300)
 	// So small index files are full faster than a checkpoint syncs and closes them.
-	require.Eventually(t, func() bool { return s.checkpointed.Load() == records }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.checkpointed.position.Load() == records }, 10*time.Second, time.Millisecond)
 	// LOCK; the wal's handle and ours of the file that is written to; an extent
 	// and an index file that are written to. What the janitor has open for a
 	// moment: a checkpoint, the next file, full files before they are synced.

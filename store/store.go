@@ -74,7 +74,8 @@ type Store struct {
 	guard   diskGuard
 	trimmer trimmer
 
-	checkpointed, checkpointedMin atomic.Int64 // position and first position of the last checkpoint
+	checkpointed lastCheckpoint
+	mark         syncedMark // owned by the janitor, but for its position
 
 	closed atomic.Bool // set when closing has begun
 
@@ -233,7 +234,8 @@ func (s *Store) Close() error {
 	return s.end(func() error {
 		s.endAppends(true)
 		var errs []error
-		if s.damage == nil && !s.flusher.broken.Load() {
+		s.markSynced()
+		if s.checkpointWanted() {
 			if err := s.writeCheckpoint(s.fenced.Load() == nil); !errors.Is(err, errDropUnsynced) {
 				errs = append(errs, err) // else the last one stands
 			}

@@ -23,7 +23,7 @@ type survey struct {
 	// is not known.
 	bytes, epoch int64
 	unmarked     bool  // nothing tells where the log begins: first is where it does
-	synced       int64 // proven: by the checkpoint, by any header, by any entry
+	synced       int64 // proven: by commitlog/synced, the checkpoint, any header, any entry
 	files        []surveyedFile
 	queues       queueTracker
 	time         int64 // store time of the last entry seen, milliseconds
@@ -224,6 +224,7 @@ type folder struct {
 	identity   identity
 	checkpoint *checkpoint // nil: there is no usable one
 	log        commitLog   // for its folder, its origin and its way to find files
+	marked     int64       // what commitlog/synced says; 0: nothing
 	beginning  beginning
 	recovery   recovery // examined
 }
@@ -254,7 +255,7 @@ func (f *folder) examine() error {
 	if err != nil {
 		return fmt.Errorf("store: read %s: %w", firstName, err)
 	}
-	f.beginning, f.log.origin = at, s.log.origin
+	f.beginning, f.log.origin, f.marked = at, s.log.origin, s.mark.position.Load()
 	if err := f.log.list(&r); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("store: list %s: %w", f.log.dir, err)
 	}

@@ -253,10 +253,11 @@ type crashPoint struct {
 	dir      string // of a copy
 	promised int
 	order    []entry
-	min      int64               // first position, at the latest
-	bytes    map[string]int64    // as in a ledger, relative
-	names    map[string][]string // as in a ledger, relative
-	earlier  map[string]string   // folder, relative -> copy made at its last sync
+	min      int64                    // first position, at the latest
+	bytes    map[string]int64         // as in a ledger, relative
+	names    map[string][]string      // as in a ledger, relative
+	former   map[string][]formerBytes // as above
+	earlier  map[string]string        // folder, relative -> copy made at its last sync
 }
 
 // pointAt copies what there is now. The copies of a folder's files are in an
@@ -266,7 +267,7 @@ func (r *scripted) pointAt(what string, earlier map[string]string) crashPoint {
 	defer r.mu.Unlock()
 	p := crashPoint{
 		what: what, dir: copyChanging(r.t, r.cfg.Dir), promised: r.promised, order: slices.Clone(r.order),
-		bytes: make(map[string]int64), names: make(map[string][]string), earlier: make(map[string]string),
+		bytes: make(map[string]int64), names: make(map[string][]string), former: make(map[string][]formerBytes), earlier: make(map[string]string),
 	}
 	relative := func(path string) string {
 		name, err := filepath.Rel(r.cfg.Dir, path)
@@ -278,6 +279,9 @@ func (r *scripted) pointAt(what string, earlier map[string]string) crashPoint {
 	defer l.mu.Unlock()
 	for path, n := range l.bytes {
 		p.bytes[relative(path)] = n
+	}
+	for path, pieces := range l.former {
+		p.former[relative(path)] = slices.Clone(pieces)
 	}
 	for dir, names := range l.names {
 		for name := range names {
@@ -332,6 +336,19 @@ func (p *crashPoint) lose(t *testing.T, rng *rand.Rand) string {
 		for _, name := range names {
 			if gone() {
 				require.NoError(t, os.RemoveAll(filepath.Join(dir, parent, name)))
+			}
+		}
+	}
+	for name, pieces := range p.former {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err != nil || !gone() {
+			continue
+		}
+		require.NoError(t, putBack(path, pieces))
+		for _, piece := range pieces {
+			if rng != nil && rng.IntN(2) == 0 { // half of the write
+				overwrite(t, path, int(piece.at), piece.data[:rng.IntN(len(piece.data))])
+				overwrite(t, path, int(piece.at)+rng.IntN(len(piece.data)), []byte{byte(rng.Uint32())})
 			}
 		}
 	}

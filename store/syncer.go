@@ -87,7 +87,24 @@ func (d syncer) truncate(f *os.File, size int64) error {
 	if d.ledger != nil {
 		d.ledger.cutOff(f.Name(), size)
 	}
+	if info, err := f.Stat(); err == nil && info.Size() == size {
+		return nil
+	}
 	return f.Truncate(size)
+}
+
+// overwrite writes a piece of a file in place of what is there. The caller syncs
+// the file before anybody else does.
+func (d syncer) overwrite(f *os.File, b []byte, at int64) error {
+	if d.ledger != nil {
+		old := make([]byte, len(b))
+		if _, err := f.ReadAt(old, at); err != nil {
+			return err
+		}
+		d.ledger.overwritten(f.Name(), at, old)
+	}
+	_, err := f.WriteAt(b, at)
+	return err
 }
 
 // makeDir makes a folder, unless it is there. Its name is not durable.
