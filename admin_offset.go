@@ -99,6 +99,21 @@ func (a *Admin) lag(ctx context.Context, group string, subs []protocol.Subscript
 	for _, sub := range subs {
 		topics = append(topics, sub.Topic)
 	}
+	known, err := askAll(ctx, a, func(ctx context.Context, m master) (*protocol.GetConsumeStatsResponse, error) {
+		return ask(ctx, a, m.addr, protocol.BrokerConn.GetConsumeStats, &protocol.GetConsumeStatsRequest{Group: group})
+	})
+	if err != nil && len(known) == 0 {
+		return nil, err // nobody can be asked
+	}
+	for _, answer := range known { // a master that failed fails again
+		if answer.value != nil {
+			for _, q := range answer.value.Queues {
+				topics = append(topics, q.Topic)
+			}
+		}
+	}
+	slices.Sort(topics)
+	topics = slices.Compact(topics)
 	answers, err := askAll(ctx, a, func(ctx context.Context, m master) ([]QueueLag, error) { return a.lagAt(ctx, m, group, topics) })
 	var lags []QueueLag
 	for _, answer := range answers {
@@ -108,14 +123,10 @@ func (a *Admin) lag(ctx context.Context, group string, subs []protocol.Subscript
 	return lags, err
 }
 
-// lagAt asks one master about the topics that it knows offsets of, and these.
+// lagAt asks one master about topics.
 func (a *Admin) lagAt(ctx context.Context, m master, group string, topics []string) ([]QueueLag, error) {
 	var lags []QueueLag
-	low := make(map[string][]protocol.QueueStats) // by topic
-	for _, topic := range append([]string{""}, topics...) {
-		if _, known := low[topic]; known {
-			continue
-		}
+	for _, topic := range topics {
 		stats, err := ask(ctx, a, m.addr, protocol.BrokerConn.GetConsumeStats, &protocol.GetConsumeStatsRequest{Group: group, Topic: topic})
 		if errors.Is(err, ErrNoRoute) {
 			continue // not on this broker
@@ -123,19 +134,18 @@ func (a *Admin) lagAt(ctx context.Context, m master, group string, topics []stri
 		if err != nil {
 			return lags, err
 		}
+		if len(stats.Queues) == 0 {
+			continue
+		}
+		bounds, err := ask(ctx, a, m.addr, protocol.BrokerConn.GetTopicStats, &protocol.GetTopicStatsRequest{Topic: topic})
+		if errors.Is(err, ErrNoRoute) {
+			continue // deleted meanwhile
+		}
+		if err != nil {
+			return lags, err
+		}
 		for _, q := range stats.Queues {
-			bounds, known := low[q.Topic]
-			if !known {
-				resp, err := ask(ctx, a, m.addr, protocol.BrokerConn.GetTopicStats, &protocol.GetTopicStatsRequest{Topic: q.Topic})
-				if err != nil && !errors.Is(err, ErrNoRoute) { // deleted meanwhile
-					return lags, err
-				}
-				if resp != nil {
-					bounds = resp.Queues
-				}
-				low[q.Topic] = bounds
-			}
-			if q.QueueID >= len(bounds) || q.BrokerOffset == 0 && message.IsRetryTopic(q.Topic) {
+			if q.QueueID >= len(bounds.Queues) || q.BrokerOffset == 0 && message.IsRetryTopic(topic) {
 				continue
 			}
 			at, err := a.exact(ctx, m, group, q)
@@ -143,7 +153,7 @@ func (a *Admin) lagAt(ctx context.Context, m master, group string, topics []stri
 				return lags, err
 			}
 			lag := QueueLag{Queue: MessageQueue{Topic: q.Topic, BrokerName: m.name, QueueID: q.QueueID}, Committed: at, Max: q.BrokerOffset, LastConsumed: q.LastTime}
-			lag.fill(bounds[q.QueueID].MinOffset)
+			lag.fill(bounds.Queues[q.QueueID].MinOffset)
 			lags = append(lags, lag)
 		}
 	}

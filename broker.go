@@ -452,8 +452,9 @@ func (b *Broker) Status() BrokerStatus {
 	return st
 }
 
-// Group returns a snapshot of a consumer group as this broker sees it; false
-// when the broker has neither members nor offsets of it.
+// Group returns a snapshot of a consumer group as this broker sees it, without
+// asking anybody; false when the broker has never heard of it. Cluster.WaitGroup
+// waits for one, Admin.Group asks all brokers and the members.
 func (b *Broker) Group(name string) (GroupStatus, bool) {
 	if b.life.use() != nil {
 		return GroupStatus{}, false
