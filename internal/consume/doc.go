@@ -35,27 +35,58 @@
 //   - Nothing polls. An engine whose pulls are held by brokers wakes for its own
 //     timers only.
 //
+// # In order
+//
+// An orderly engine (ConsumeMessageOrderlyService) has one handler per queue at
+// work. What fails stays in place: pq.back makes it ready again, and the queue is
+// suspended for OrderlySuspend. In a clustering group:
+//
+//		round ── acquire ──> lock ──> start offset ──> held ── every LockRenew ──> renewed
+//		                                                │
+//		   revoked, handler has returned ── commit ── unlock ──> the next member
+//
+//	  - A handler starts, a pull is sent and an offset is committed only while the
+//	    lock counts: see queueLock.
+//	  - A lock that comes back after it was lost counts once the committed offset is
+//	    known: what another member has finished meanwhile is passed over.
+//	  - A queue is unlocked after its handler has returned and its offset was
+//	    committed, never before; after a Close that gave up on a handler, not at all.
+//
 // # Where it differs from RocketMQ
+//
+//   - A lock ends with its connection, and with a change of the master's address,
+//     not only with its age. One that was lost is asked for at once and then every
+//     RebalanceRetry; Java waits 3 s. A queue whose lock another member has does
+//     not delay Start.
 //
 //   - What a strategy answers is checked: a queue named twice, or one that is not
 //     the topic's, is refused, and one of the user's making is asked for all
 //     members' shares, to warn of gaps and overlaps. Java takes what it gets.
+//
 //   - Flow control waits for acknowledgements, woken by them; Java tries again
 //     every 50 ms. A pull is sent only when a whole pull batch fits, so MaxCached
 //     is never exceeded; Java exceeds it by one batch.
+//
 //   - Notices are served in the same instant; Java keeps 1 s between two rounds.
 //     Notices that arrive during a round are served by one more round.
+//
 //   - PullOffsetMoved is handled in place: the queue goes on at the broker's
 //     offset, at once. Java drops the queue and rebalances.
+//
 //   - A changed filter applies to what no handler has got yet; the queue is kept.
+//
 //   - A broadcasting member keeps the offsets of queues that it does not hold.
+//
 //   - A failed message is delivered again by this client, after the delay of
 //     level 3 + (attempt - 1), and stays unfinished meanwhile.
+//
 //   - The commit offset also passes what the broker has scanned without a match,
 //     with the pull that reports it, not only with the next empty one.
+//
 //   - Cached messages are kept as stored records and decoded by the worker that
 //     delivers them: every delivery is a fresh message.Ext, so a handler may keep
 //     or change what it got.
+//
 //   - A record that does not decode is reported at error level, counted in
 //     Status.Undecodable and passed over. It can never be delivered, and holding
 //     it back would stop its queue for ever.
@@ -65,5 +96,6 @@
 // Engine.mu guards the life of the engine, run.mu everything that moves while it
 // runs. Nothing blocks, calls out or touches a channel under them. The subscriptions,
 // the Pauses and a broadcasting member's offsets have locks of their own, which are
-// leaves and may be taken under run.mu.
+// leaves and may be taken under run.mu. Client.MasterAddr and Client.Current take
+// none and may be called under it.
 package consume
