@@ -470,6 +470,21 @@ func (c *Cluster) StartConsumer(ctx context.Context, cfg ConsumerConfig) (*Consu
 	return co, nil
 }
 
+// StartPullConsumer starts a pull consumer of this cluster; see StartProducer.
+func (c *Cluster) StartPullConsumer(ctx context.Context, cfg PullConsumerConfig) (*PullConsumer, error) {
+	c.fillIn(&cfg.NameServers, &cfg.Transport, &cfg.Timings, &cfg.Logger)
+	co, err := newPullConsumer(cfg, c.wire.events)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.startClient(ctx, co.Start, clusterClient{
+		life: &co.life, consumer: true, close: co.Close, shutdown: co.Shutdown, addNameServer: func(a string) { co.client.AddNameServer(a) },
+	}); err != nil {
+		return nil, err
+	}
+	return co, nil
+}
+
 func (c *Cluster) fillIn(servers *[]string, tr *Transport, t *Timings, l **slog.Logger) {
 	if len(*servers) == 0 {
 		*servers = c.NameServerAddrs()

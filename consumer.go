@@ -267,6 +267,9 @@ func (c *Consumer) Start(ctx context.Context) error {
 					return ConsumerIdle{b, c.cfg.Group, c.id.clientID, i.Topic, i.Members, i.Queues}
 				})
 			},
+			OnJumped: func(j consume.Jumped) {
+				c.events.emit(c.id.clientID, func(b EventBase) Event { return OffsetJumped{b, c.cfg.Group, j.Queue, j.From, j.To} })
+			},
 		})
 		c.engine.Store(engine)
 		c.mu.Unlock()

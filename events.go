@@ -86,6 +86,17 @@ type ConsumerIdle struct {
 	Members, Queues      int // of the group, of the topic
 }
 
+// OffsetJumped: a queue goes on at another offset than the consumer had asked for,
+// because that one was not in the queue any more, or not yet (retention, a log that
+// lost its end, a Seek), or because somebody reset the group. Its node is the
+// consumer.
+type OffsetJumped struct {
+	EventBase
+	Group    string
+	Queue    MessageQueue
+	From, To int64
+}
+
 // BrokerAvoided: a producer began to avoid a broker that was slow or failed (see
 // ProducerConfig.Fault). Its node is the producer. That it avoids it for longer
 // is no event, nor is the end.

@@ -50,7 +50,14 @@ type Config struct {
 	// the queue waits. In a clustering group each queue is locked at its broker.
 	Orderly bool
 
-	Concurrency   int // workers; at least 1. Java: consumeThreadMax
+	// Polled hands messages to the callers of Poll: there are no workers, and no
+	// Handler. ManualCommit leaves it to Commit what is committed, with one
+	// exception: where a member of a group that shares queues begins, see
+	// startOffset.
+	Polled       bool
+	ManualCommit bool
+
+	Concurrency   int // workers; at least 1, 0 of a polled engine. Java: consumeThreadMax
 	BatchSize     int // messages per handler call; at least 1. Java: consumeMessageBatchMaxSize
 	PullBatchSize int // messages per pull; at least 1. Java: pullBatchSize
 
@@ -61,6 +68,7 @@ type Config struct {
 	MaxCached      int   // unfinished messages per queue. Java: pullThresholdForQueue
 	MaxCachedBytes int64 // per queue. Java: pullThresholdSizeForQueue
 	MaxCachedTotal int64 // bytes of all queues
+	MaxCachedAll   int   // messages of all queues; 0 = without limit. Java: pullThresholdForAll of a lite pull consumer
 	MaxSpan        int64 // highest received - lowest unfinished offset; not of an orderly engine. Java: consumeConcurrentlyMaxSpan
 
 	CloseTimeout time.Duration // how long Close waits for cancelled handlers
@@ -89,6 +97,10 @@ type Config struct {
 	// outside all locks, in order. It must not block: the rebalance loop waits
 	// for it.
 	OnRebalanced func(Rebalanced)
+
+	// OnJumped, when not nil, is told when a queue goes on at another offset than
+	// this member asked for, outside all locks. It must not block.
+	OnJumped func(Jumped)
 
 	// OnIdle, when not nil, is told when a topic's queues all went to other
 	// members of a clustering group. The same rules as for OnRebalanced.

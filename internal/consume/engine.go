@@ -342,7 +342,7 @@ func (e *Engine) ConsumerData() protocol.ConsumerData {
 		Group:         e.cfg.Group,
 		Model:         e.cfg.Model,
 		From:          e.cfg.From,
-		Passive:       true,
+		Passive:       !e.cfg.Polled,
 		Subscriptions: e.subs.tell(),
 	}
 }

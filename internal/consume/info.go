@@ -37,7 +37,7 @@ func (e *Engine) Queues() []QueueStatus {
 			continue
 		}
 		list = append(list, QueueStatus{
-			Queue: q, Cached: h.pq.count, CachedBytes: h.pq.bytes, CommitOffset: h.pq.commit(), NextPullOffset: h.pq.end,
+			Queue: q, Cached: h.pq.count, CachedBytes: h.pq.bytes, CommitOffset: h.commitLocked(), NextPullOffset: h.pq.end,
 			Locked: r.hasLockLocked(h, now), Paused: r.cfg.Pauses.Has(q), Pulling: h.pulling, LastPull: h.lastPull,
 		})
 	}
@@ -51,7 +51,7 @@ func (e *Engine) Queues() []QueueStatus {
 // DefaultMQPushConsumerImpl.consumerRunningInfo.
 func (e *Engine) RunningInfo() *protocol.GetConsumerRunningInfoResponse {
 	info := &protocol.GetConsumerRunningInfoResponse{
-		Orderly: e.cfg.Orderly, Passive: true, Concurrency: e.cfg.Concurrency, Subscriptions: e.subs.tell(),
+		Orderly: e.cfg.Orderly, Passive: !e.cfg.Polled, Concurrency: e.cfg.Concurrency, Subscriptions: e.subs.tell(),
 	}
 	r := e.current()
 	if r == nil {
@@ -64,7 +64,7 @@ func (e *Engine) RunningInfo() *protocol.GetConsumerRunningInfoResponse {
 		first, last := h.pq.bounds()
 		info.Queues = append(info.Queues, protocol.ProcessQueueInfo{
 			Topic: q.Topic, BrokerName: q.BrokerName, QueueID: q.QueueID,
-			CommitOffset: h.pq.commit(), CachedMin: first, CachedMax: last, CachedCount: h.pq.count, CachedBytes: h.pq.bytes,
+			CommitOffset: h.commitLocked(), CachedMin: first, CachedMax: last, CachedCount: h.pq.count, CachedBytes: h.pq.bytes,
 			Locked: r.hasLockLocked(h, now), LastLock: h.lock.at, LastPull: h.lastPull, LastConsume: h.lastGiven,
 		})
 	}

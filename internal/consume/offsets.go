@@ -67,7 +67,7 @@ func (r *run) startOffset(ctx context.Context, q message.Queue, sub subscription
 				return nil
 			}
 		}
-		if !found {
+		if !found && !(r.cfg.ManualCommit && sub.queues != nil) { // what is assigned changes hands by its user only
 			if _, err := conn.UpdateConsumerOffset(ctx, r.commitRequest(q, start)); err != nil {
 				return fmt.Errorf("commit of the start offset: %w", err)
 			}
@@ -182,7 +182,7 @@ func (r *run) commitLoop() {
 		var queues []*heldQueue
 		now := time.Now()
 		for _, h := range r.held {
-			if h.pq.commit() != h.committed && r.ownsLocked(h, now) {
+			if h.commitLocked() != h.committed && r.ownsLocked(h, now) {
 				queues = append(queues, h)
 			}
 		}
@@ -266,7 +266,7 @@ func (r *run) finished(broker string) []*heldQueue {
 // losesLocked reports whether messages that this member finished may come again
 // when the commit offset does not reach the broker.
 func (h *heldQueue) losesLocked() bool {
-	offset := h.pq.commit()
+	offset := h.commitLocked()
 	return offset != h.committed && offset != h.start
 }
 
@@ -328,7 +328,7 @@ func (r *run) commitTo(ctx context.Context, queues []*heldQueue) unstored {
 		}
 		r.mu.Lock()
 		for _, h := range queues[i:] {
-			if h.pq.commit() != h.committed {
+			if h.commitLocked() != h.committed {
 				failed.queues = append(failed.queues, h)
 			}
 		}
@@ -415,7 +415,7 @@ func (r *run) commit(ctx context.Context, h *heldQueue) error {
 	defer func() { <-h.committing }()
 
 	r.mu.Lock()
-	offset := h.pq.commit()
+	offset := h.commitLocked()
 	known := offset == h.committed
 	r.mu.Unlock()
 	if !known {
@@ -450,7 +450,7 @@ func (r *run) commitLocal(queues []*heldQueue) error {
 	offsets := make([]int64, len(queues))
 	r.mu.Lock()
 	for i, h := range queues {
-		offsets[i] = h.pq.commit()
+		offsets[i] = h.commitLocked()
 		r.local.put(h.queue, offsets[i]) // under the lock: the newest is put last
 	}
 	r.mu.Unlock()

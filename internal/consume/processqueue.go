@@ -224,6 +224,25 @@ func (p *processQueue) rewind() (freed int64) {
 	return freed
 }
 
+// jump goes on at offset, also backwards, and forgets only what lies at or behind
+// it. For queues of which nothing is taken, but what is done. It returns the bytes
+// set free.
+func (p *processQueue) jump(offset int64) (freed int64) {
+	for p.tail > p.head && p.at(p.tail-1).offset >= offset {
+		p.tail--
+		s := p.at(p.tail)
+		if s.state != slotDone {
+			freed += int64(len(s.data))
+			p.count--
+		}
+		*s = slot{}
+	}
+	p.cursor = min(p.cursor, p.tail)
+	p.bytes -= freed
+	p.end = offset
+	return freed
+}
+
 // drop ends the window. The commit offset stays what it is: what is acknowledged
 // later does not count. It returns the bytes set free.
 func (p *processQueue) drop() (freed int64) {

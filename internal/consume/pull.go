@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pocketmq/pocketmq/filter"
 	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
 )
@@ -25,9 +26,11 @@ func (r *run) startPull(h *heldQueue) {
 // halts. Java: DefaultMQPushConsumerImpl.pullMessage.
 func (r *run) pullLoop(ctx context.Context, h *heldQueue) {
 	for r.awaitRoom(ctx, h) {
-		if wait := r.pull(ctx, h); wait > 0 && !pause(ctx, wait) {
-			return
+		turn, end := r.turn(ctx, h)
+		if wait := r.pull(turn, h); wait > 0 {
+			pause(turn, wait)
 		}
+		end()
 	}
 }
 
@@ -59,7 +62,23 @@ func (r *run) hasRoomLocked(h *heldQueue) bool {
 	return !h.blocked && p.count+min(cfg.PullBatchSize, cfg.MaxCached) <= cfg.MaxCached &&
 		p.bytes < cfg.MaxCachedBytes &&
 		(cfg.Orderly || p.span() <= cfg.MaxSpan) &&
-		r.cached < cfg.MaxCachedTotal
+		!r.fullLocked()
+}
+
+// fullLocked reports whether the limits of all queues together are reached.
+func (r *run) fullLocked() bool {
+	cfg := r.cfg
+	if r.cached >= cfg.MaxCachedTotal {
+		return true
+	}
+	if cfg.MaxCachedAll == 0 || len(r.held)*cfg.MaxCached <= cfg.MaxCachedAll {
+		return false
+	}
+	count := 0
+	for _, h := range r.held {
+		count += h.pq.count
+	}
+	return count+cfg.PullBatchSize > cfg.MaxCachedAll
 }
 
 // lookForRoomLocked reports whether the pull loop of h, which waits, may pull,
@@ -69,7 +88,7 @@ func (r *run) hasRoomLocked(h *heldQueue) bool {
 func (r *run) lookForRoomLocked(h *heldQueue) bool {
 	room := r.hasRoomLocked(h)
 	h.waiting = !room
-	if !room && r.cached >= r.cfg.MaxCachedTotal {
+	if !room && r.fullLocked() {
 		r.full[h] = true
 	} else {
 		delete(r.full, h)
@@ -88,7 +107,7 @@ func (r *run) roomLocked(dst []*heldQueue, h *heldQueue) []*heldQueue {
 
 // totalRoomLocked is roomLocked for the queues that wait for MaxCachedTotal.
 func (r *run) totalRoomLocked(dst []*heldQueue) []*heldQueue {
-	if r.cached >= r.cfg.MaxCachedTotal {
+	if r.fullLocked() {
 		return dst
 	}
 	for h := range r.full {
@@ -115,12 +134,12 @@ func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 	}
 
 	r.mu.Lock()
-	offset, commit := h.pq.end, h.pq.commit()
+	offset, commit := h.pq.end, h.commitLocked()
 	begun := time.Now()
 	owned := r.ownsLocked(h, begun)
 	h.lastPull, h.pulling = begun, true
 	r.mu.Unlock()
-	carries := commit > 0 && id == protocol.MasterID && owned && r.local == nil // a slave takes no commits
+	carries := commit > 0 && id == protocol.MasterID && owned && r.local == nil && !h.poll.on // a slave takes no commits
 	resp, err := conn.PullMessage(callCtx, &protocol.PullMessageRequest{
 		Group:          r.cfg.Group,
 		Topic:          h.queue.Topic,
@@ -130,6 +149,8 @@ func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 		Commit:         carries,
 		CommitOffset:   commit,
 		Suspend:        r.cfg.PullSuspend,
+		HasExpression:  h.poll.on, // needs no member to be known
+		Expression:     expressionOf(h.filter),
 		ExpressionType: protocol.ExpressionTag,
 		SubVersion:     h.version,
 	})
@@ -152,7 +173,7 @@ func (r *run) pulled(ctx context.Context, h *heldQueue, resp *protocol.PullMessa
 	var records []record
 	switch resp.Code {
 	case protocol.Success:
-		records = r.accept(h, resp.Records)
+		records = r.accept(h.queue, h.filter, resp.Records)
 	case protocol.PullNotFound, protocol.PullRetryImmediately:
 	case protocol.PullOffsetMoved:
 		return r.offsetMoved(ctx, h, offset, resp)
@@ -162,6 +183,10 @@ func (r *run) pulled(ctx context.Context, h *heldQueue, resp *protocol.PullMessa
 	h.stayed = false
 
 	r.mu.Lock()
+	if h.staleLocked() {
+		r.mu.Unlock()
+		return 0
+	}
 	before := h.pq.bytes
 	n := h.pq.put(records, resp.NextBeginOffset)
 	r.cached += h.pq.bytes - before
@@ -183,20 +208,20 @@ func (r *run) pulled(ctx context.Context, h *heldQueue, resp *protocol.PullMessa
 // compares hashes only), and copies what is left out of the response into one
 // buffer: the response may belong to a far larger piece of memory, such as a
 // broker's log file.
-func (r *run) accept(h *heldQueue, raw [][]byte) []record {
-	all := h.filter.All()
+func (r *run) accept(q message.Queue, tags filter.Tags, raw [][]byte) []record {
+	all := tags.All()
 	records := make([]record, 0, len(raw))
 	size, bad := 0, 0
 	for _, b := range raw {
 		view, err := message.ParseView(b)
 		if err != nil {
 			bad++
-			r.log.Error("a stored record does not decode and is passed over", "queue", h.queue, "error", err)
+			r.log.Error("a stored record does not decode and is passed over", "queue", q, "error", err)
 			continue
 		}
 		if !all {
 			tag, _ := message.PropertyBytes(view.Properties(), message.PropTags)
-			if !h.filter.MatchTag(string(tag)) {
+			if !tags.MatchTag(string(tag)) {
 				continue
 			}
 		}
@@ -221,6 +246,9 @@ func (r *run) accept(h *heldQueue, raw [][]byte) []record {
 // dropped, and the new offset is committed at once. Java freezes it, drops the
 // queue and rebalances.
 func (r *run) offsetMoved(ctx context.Context, h *heldQueue, offset int64, resp *protocol.PullMessageResponse) time.Duration {
+	if h.poll.on {
+		return r.polledMoved(ctx, h, offset, resp)
+	}
 	next := resp.NextBeginOffset
 	r.log.Warn("the offset is outside the queue, going on where the broker says", "queue", h.queue, "offset", offset, "next", next, "min", resp.MinOffset, "max", resp.MaxOffset)
 	r.mu.Lock()
@@ -241,6 +269,7 @@ func (r *run) offsetMoved(ctx context.Context, h *heldQueue, offset int64, resp 
 	if again {
 		return r.cfg.PullErrorDelay
 	}
+	r.jumped(h.queue, offset, next)
 	return 0
 }
 

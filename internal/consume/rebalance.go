@@ -208,7 +208,7 @@ func (r *run) report(topic string, before []message.Queue, why reasons) {
 		return
 	}
 	r.log.Info("rebalanced", "topic", topic, "before", len(before), "after", len(after), "reason", why.String())
-	if sub, _ := r.subs.get(topic); sub.internal {
+	if sub, _ := r.subs.get(topic); sub.internal || !r.subs.member() {
 		return
 	}
 	if r.cfg.OnRebalanced != nil && r.enter() {
@@ -336,6 +336,9 @@ func (r *run) rebalance(ctx context.Context, rd *round, route *client.Route, sub
 // share computes this member's share of a topic: everything in a broadcasting
 // group.
 func (r *run) share(ctx context.Context, rd *round, route *client.Route, sub subscription) ([]message.Queue, error) {
+	if sub.queues != nil {
+		return r.assignedShare(route, sub), nil
+	}
 	if r.cfg.Model == protocol.Broadcasting || len(route.Subscribe) == 0 { // strategies refuse to share nothing
 		return route.Subscribe, nil
 	}
@@ -525,6 +528,7 @@ func (r *run) take(ctx context.Context, rd *round, q message.Queue, sub subscrip
 		committed:  committed,
 		lastPull:   time.Now(),
 		lock:       lock,
+		poll:       newPolling(r.cfg.Polled, committed),
 	}
 	r.mu.Lock()
 	h.blocked = r.blockedLocked(q)

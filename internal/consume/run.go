@@ -50,6 +50,7 @@ type run struct {
 	lister  string                            // the broker group that listed the members last
 	unknown map[string]bool                   // topics without a route, reported
 	checked map[string]checkedShares          // by topic: the latest look at a strategy's shares
+	absent  map[string]string                 // by topic: assigned queues that no route shows, reported
 
 	mu         sync.Mutex                   // guards everything below
 	active     bool                         // Start is done: queues are pulled as soon as they are taken
@@ -70,6 +71,7 @@ type run struct {
 	waking     bool                         // a worker was woken and has not looked yet
 	full       map[*heldQueue]bool          // pull loops that wait until MaxCachedTotal is met
 	cached     int64                        // bytes of all process queues
+	returned   []*heldQueue                 // polled: of which a Poll has returned messages since the last began
 	retries    retryHeap                    // failed messages by due time
 	counters   Status
 }
@@ -105,6 +107,7 @@ type heldQueue struct {
 	refused   bool          // the broker gives the lock to another member; reported
 	suspended bool          // orderly: failed messages wait in place, the redelivery loop wakes them
 	revoked   bool          // orderly: dropped while its handler runs, whose result counts
+	poll      polling       // of a polled engine
 	listed    bool          // in run.ready
 	next      *heldQueue    // in run.ready
 }
@@ -129,6 +132,7 @@ func newRun(cfg *Config, subs *subscriptions, base context.Context, now time.Tim
 		spare:    make(map[string]bool),
 		unknown:  make(map[string]bool),
 		checked:  make(map[string]checkedShares),
+		absent:   make(map[string]string),
 		held:     make(map[message.Queue]*heldQueue),
 		leaving:  make(map[*heldQueue]bool),
 		draining: make(map[message.Queue]*heldQueue),
@@ -283,7 +287,9 @@ func (r *run) leave(ctx context.Context) []unstored {
 }
 
 func (r *run) farewell(ctx context.Context) {
-	r.cfg.Client.Unregister(ctx, "", r.cfg.Group)
+	if r.subs.member() {
+		r.cfg.Client.Unregister(ctx, "", r.cfg.Group)
+	}
 	r.mu.Lock()
 	watched := r.watched
 	r.watched = nil // a round that user code holds up adds none

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pocketmq/pocketmq/filter"
+	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
@@ -16,24 +17,27 @@ import (
 type subscription struct {
 	topic    string
 	filter   filter.Tags
-	version  int64     // ms, by which brokers tell the newer of two; see subscriptions.tell
-	since    time.Time // when the topic came in: its Subscribe, or the last Start if that is later
-	internal bool      // of the engine's own making: no user sees its queues
+	version  int64                  // ms, by which brokers tell the newer of two; see subscriptions.tell
+	since    time.Time              // when the topic came in: its Subscribe, or the last Start if that is later
+	internal bool                   // of the engine's own making: no user sees its queues
+	queues   map[message.Queue]bool // those that the user has assigned; nil = the members share them
 }
 
 // subscriptions is what an engine consumes: the topics that its user subscribes
 // to, and internal ones. It may change at any time, is safe for concurrent use,
 // and never blocks. Java: RebalanceImpl.subscriptionInner.
 type subscriptions struct {
-	mu      sync.Mutex // guards everything below; a leaf
-	byTopic map[string]subscription
-	version int64 // ms; the latest change. 0 before the first Start
+	mu       sync.Mutex // guards everything below; a leaf
+	byTopic  map[string]subscription
+	version  int64 // ms; the latest change. 0 before the first Start
+	polled   bool  // of the engine; never changes
+	assigned bool  // the user assigns queues
 }
 
 // newSubscriptions takes what the config subscribes to, and adds the internal
 // topics.
 func newSubscriptions(cfg *Config) *subscriptions {
-	s := &subscriptions{byTopic: make(map[string]subscription, len(cfg.Subscriptions))}
+	s := &subscriptions{polled: cfg.Polled, byTopic: make(map[string]subscription, len(cfg.Subscriptions))}
 	for topic, tags := range cfg.Subscriptions {
 		s.byTopic[topic] = subscription{topic: topic, filter: tags}
 	}
@@ -155,11 +159,15 @@ func (s *subscriptions) tell() []protocol.Subscription {
 	all := s.all()
 	subs := make([]protocol.Subscription, len(all))
 	for i, sub := range all {
-		expression := "*"
-		if !sub.filter.All() {
-			expression = strings.Join(sub.filter.List(), " || ")
-		}
-		subs[i] = protocol.SubscriptionOf(sub.topic, expression, sub.filter.List(), sub.filter.Codes(), sub.version)
+		subs[i] = protocol.SubscriptionOf(sub.topic, expressionOf(sub.filter), sub.filter.List(), sub.filter.Codes(), sub.version)
 	}
 	return subs
+}
+
+// expressionOf returns a filter as brokers read it.
+func expressionOf(tags filter.Tags) string {
+	if tags.All() {
+		return "*"
+	}
+	return strings.Join(tags.List(), " || ")
 }
