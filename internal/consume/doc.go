@@ -1,5 +1,6 @@
-// Package consume is the engine of a push consumer: it takes its share of a
-// group's queues, pulls them, hands messages to a handler and commits offsets.
+// Package consume is the engine of consumers: it takes its share of a group's
+// queues, or those that it is told, pulls them, hands messages to a handler, or to
+// whoever polls, and commits offsets.
 // Java: DefaultMQPushConsumerImpl, RebalanceImpl, PullMessageService,
 // ProcessQueue, ConsumeMessageConcurrentlyService, RemoteBrokerOffsetStore,
 // LocalFileOffsetStore.
@@ -13,6 +14,9 @@
 //	      └────── error ──────────┴────────── nil: ack ─────────┘
 //	                              │ lowest unfinished
 //	            broker <── UpdateConsumerOffset (5 s, on every pull, on a drop, at the end)
+//
+// A polled engine has no workers: Poll takes the messages from the process queues,
+// and what is committed is how far its user has come.
 //
 // # What is guaranteed
 //

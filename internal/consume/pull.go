@@ -140,6 +140,10 @@ func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 	h.lastPull, h.pulling = begun, true
 	r.mu.Unlock()
 	carries := commit > 0 && id == protocol.MasterID && owned && r.local == nil && !h.poll.on // a slave takes no commits
+	expression := ""
+	if h.poll.on { // it says itself what it wants: its group need have no members
+		expression = expressionOf(h.filter)
+	}
 	resp, err := conn.PullMessage(callCtx, &protocol.PullMessageRequest{
 		Group:          r.cfg.Group,
 		Topic:          h.queue.Topic,
@@ -149,8 +153,8 @@ func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 		Commit:         carries,
 		CommitOffset:   commit,
 		Suspend:        r.cfg.PullSuspend,
-		HasExpression:  h.poll.on, // needs no member to be known
-		Expression:     expressionOf(h.filter),
+		HasExpression:  h.poll.on,
+		Expression:     expression,
 		ExpressionType: protocol.ExpressionTag,
 		SubVersion:     h.version,
 	})

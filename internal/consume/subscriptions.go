@@ -41,6 +41,9 @@ func newSubscriptions(cfg *Config) *subscriptions {
 	for topic, tags := range cfg.Subscriptions {
 		s.byTopic[topic] = subscription{topic: topic, filter: tags}
 	}
+	if cfg.Polled { // sends nothing back
+		return s
+	}
 	for topic, tags := range cfg.internalTopics() {
 		s.byTopic[topic] = subscription{topic: topic, filter: tags, internal: true}
 	}
