@@ -279,7 +279,7 @@ func TestSeek(t *testing.T) {
 
 		// While a broker holds the pull, and its answer is late.
 		synctest.Wait()
-		c.Network().Delay("broker-a/0", co.ClientID(), 500*time.Millisecond)
+		c.Network().Delay("broker-a/0", co.ClientID(), 200*time.Millisecond)
 		go sendNumbers(t, p, q, 50, 60)
 		time.Sleep(100 * time.Millisecond)
 		require.NoError(t, co.Seek(t.Context(), q, 55))
