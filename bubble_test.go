@@ -486,61 +486,6 @@ func TestOffsetIsCommittedByPullsAndByClose(t *testing.T) {
 	})
 }
 
-func TestFailedHandlerIsRedeliveredExactlyAtItsDelayLevel(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		levels := pocketmq.DefaultTimings().DelayLevels
-		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
-		p := producer(t, c, pocketmq.ProducerConfig{})
-		var in inbox
-		const failures = 18
-		consumer(t, c, pocketmq.ConsumerConfig{
-			Group: "g", Subscriptions: all("T"),
-			Handler: func(_ context.Context, msgs []*pocketmq.MessageExt) error {
-				in.put("c", msgs)
-				switch m := msgs[0]; {
-				case string(m.Body) != "bad" || m.ReconsumeTimes == failures:
-					return nil
-				case m.ReconsumeTimes%2 == 1:
-					panic("a panic is a failure")
-				}
-				return errors.New("not now")
-			},
-		})
-		start := time.Now()
-		for _, body := range []string{"good", "bad", "good"} {
-			_, err := p.Send(t.Context(), text("T", "%s", body))
-			require.NoError(t, err)
-		}
-		due := start
-		want := []time.Duration{0}
-		for n := 1; n <= failures; n++ { // the n-th failure waits level 2+n: 10 s, 30 s, 1 m ... 2 h, 2 h, 2 h
-			due = due.Add(levels[min(2+n, len(levels))-1])
-			want = append(want, due.Sub(start))
-		}
-		require.Equal(t, []time.Duration{0, 10 * time.Second, 40 * time.Second, 100 * time.Second}, want[:4])
-
-		sleepUntil(due.Add(-1))
-		g, _ := c.Broker("broker-a", 0).Group("g")
-		assert.Equal(t, int64(1), g.Queues[0].Committed, "the committed offset does not pass an unfinished message")
-		sleepUntil(due.Add(6 * time.Second))
-		g, _ = c.Broker("broker-a", 0).Group("g")
-		assert.Equal(t, int64(3), g.Queues[0].Committed)
-
-		var got []time.Duration
-		good := 0
-		for _, a := range in.arrivals() {
-			if string(a.msg.Body) == "good" {
-				good++
-				continue
-			}
-			assert.Equal(t, len(got), a.msg.ReconsumeTimes)
-			got = append(got, a.at.Sub(start))
-		}
-		assert.Equal(t, want, got)
-		assert.Equal(t, 2, good)
-	})
-}
-
 func TestAsyncFlushSyncsWithinFlushInterval(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}, Dir: t.TempDir()})

@@ -147,7 +147,7 @@ func configErrors(t *testing.T, e *errorTexts) {
 	e.add("config: producer", err)
 	_, err = pocketmq.NewConsumer(pocketmq.ConsumerConfig{
 		InstanceName: "one\ntwo", Subscriptions: map[string]pocketmq.Filter{"a/b": {}, "T": pocketmq.Tags("a||b"), "U": pocketmq.Tags("a", " ")},
-		Concurrency: -1, BatchSize: -1, PullBatchSize: -1, MaxCached: -1, MaxCachedBytes: -1, MaxCachedTotal: -1, MaxSpan: -1, CloseTimeout: -1,
+		Concurrency: -1, BatchSize: -1, PullBatchSize: -1, MaxCached: -1, MaxCachedBytes: -1, MaxCachedTotal: -1, MaxSpan: -1, MaxReconsume: -2, ConsumeTimeout: -1, CloseTimeout: -1,
 	})
 	e.add("config: consumer", err)
 	_, err = pocketmq.NewAdmin(pocketmq.AdminConfig{Timeout: -1})

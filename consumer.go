@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,6 +30,7 @@ const (
 	defaultMaxCachedBytes = 100 << 20
 	defaultMaxCachedTotal = 256 << 20
 	defaultMaxSpan        = 2000
+	defaultConsumeTimeout = 15 * time.Minute
 )
 
 // ConsumerConfig configures a Consumer. It is copied by NewConsumer. Defaults
@@ -73,11 +75,21 @@ type ConsumerConfig struct {
 	// RocketMQ's clients can be read.
 	OffsetDir string
 
-	// Handler consumes 1 to BatchSize messages of one queue. An error, or a
-	// panic, means all of them later again, after a delay that grows (see
-	// Timings.DelayLevels); meanwhile the queue's committed offset does not pass
-	// them. It runs on up to Concurrency goroutines at once and keeps no lock of
-	// the consumer. ctx is cancelled by Close. The messages are the handler's.
+	// Handler consumes 1 to BatchSize messages of one queue. nil: consumed. An
+	// error, or a panic: all of them failed and go back to their broker, which
+	// delivers them again after a delay that grows with each attempt, level
+	// 3 + ReconsumeTimes of its Timings.DelayLevels, to any member of the group, and
+	// makes them dead letters in %DLQ%group after MaxReconsume attempts more.
+	// RetryAfter, DeadLetter and Done say more than a plain error. The committed
+	// offset passes a failed message only when a broker has acknowledged it; until
+	// then it is handed out again here, every 5 s. A message that is retried has its
+	// own Topic, while Queue is one of %RETRY%group, and ReconsumeTimes counts its
+	// failures.
+	//
+	// It runs on up to Concurrency goroutines at once and keeps no lock of the
+	// consumer. ctx is cancelled by Close; what is an error then stays unfinished:
+	// it is neither committed nor sent back. The messages are the handler's.
+	// Java: MessageListenerConcurrently.
 	Handler func(ctx context.Context, msgs []*MessageExt) error
 
 	// Orderly hands out the messages of each queue in the order of their offsets,
@@ -117,9 +129,17 @@ type ConsumerConfig struct {
 	MaxCached      int   // messages waiting or being handled, per queue [1000] (pullThresholdForQueue)
 	MaxCachedBytes int64 // the same in bytes, per queue [100 MiB] (pullThresholdSizeForQueue)
 	MaxCachedTotal int64 // the same in bytes, per consumer [256 MiB] (none)
-	MaxSpan        int64 // most offsets between a queue's oldest unfinished and newest message, failed ones that wait included [2000] (consumeConcurrentlyMaxSpan)
+	MaxSpan        int64 // most offsets between a queue's oldest unfinished and newest message [2000] (consumeConcurrentlyMaxSpan)
 
-	CloseTimeout time.Duration // Close waits this long for handlers [10 s] (awaitTerminationMillisWhenShutdown; 0)
+	// MaxReconsume is how many attempts a failed message gets after the first one,
+	// before it is a dead letter; NoRetries = none. 0 = what the settings of the
+	// group at the brokers say, 16 unless they were changed (maxReconsumeTimes).
+	// Differs: RocketMQ's clients send their own default of 16 with every message,
+	// so that the group's setting never counts.
+	MaxReconsume int
+
+	ConsumeTimeout time.Duration // a message that a handler has had for this long is sent back, level 3, and its result does not count any more [15 min] (consumeTimeout)
+	CloseTimeout   time.Duration // Close waits this long for handlers [10 s] (awaitTerminationMillisWhenShutdown; 0)
 
 	Timings Timings
 	Logger  *slog.Logger // nil = silent
@@ -131,8 +151,9 @@ type ConsumerConfig struct {
 // Java: DefaultMQPushConsumer.
 //
 // Delivery is at least once: a message may come again after a crash, when a
-// queue changes hands, and after a failure; a committed offset never passes a
-// message that is not finished.
+// queue changes hands, and after a failure, twice when it is open whether a broker
+// took it back. A committed offset never passes a message that is neither consumed
+// nor safe with a broker, in %RETRY%group or %DLQ%group.
 type Consumer struct {
 	cfg    ConsumerConfig
 	id     identity
@@ -193,6 +214,11 @@ func newConsumer(cfg ConsumerConfig, events *emitter) (*Consumer, error) {
 	positive(&p, "MaxCachedBytes", &cfg.MaxCachedBytes, defaultMaxCachedBytes)
 	positive(&p, "MaxCachedTotal", &cfg.MaxCachedTotal, defaultMaxCachedTotal)
 	positive(&p, "MaxSpan", &cfg.MaxSpan, defaultMaxSpan)
+	defaultOrNone(&p, "MaxReconsume", cfg.MaxReconsume)
+	if cfg.MaxReconsume > math.MaxInt32 {
+		p.add("MaxReconsume is %d, must be at most %d", cfg.MaxReconsume, math.MaxInt32)
+	}
+	positive(&p, "ConsumeTimeout", &cfg.ConsumeTimeout, defaultConsumeTimeout)
 	positive(&p, "CloseTimeout", &cfg.CloseTimeout, closeTimeout)
 	cfg.Timings.validate(&p)
 	if err := p.err(); err != nil {
@@ -251,12 +277,12 @@ func (c *Consumer) Start(ctx context.Context) error {
 			Subscriptions: c.subs, Pauses: &c.pauses, Handler: c.cfg.Handler, From: c.cfg.From.from, FromTime: c.cfg.From.at, Strategy: c.cfg.Strategy,
 			Concurrency: c.cfg.Concurrency, BatchSize: c.cfg.BatchSize, PullBatchSize: c.cfg.PullBatchSize, MaxCached: c.cfg.MaxCached,
 			MaxCachedBytes: c.cfg.MaxCachedBytes, MaxCachedTotal: c.cfg.MaxCachedTotal, MaxSpan: c.cfg.MaxSpan,
-			CloseTimeout: c.cfg.CloseTimeout,
-			Rebalance:    c.cfg.Timings.Rebalance, RebalanceRetry: c.cfg.Timings.RebalanceRetry, RouteRetry: c.cfg.Timings.RouteRetry,
+			MaxReconsume: maxReconsume(c.cfg.MaxReconsume), ConsumeTimeout: c.cfg.ConsumeTimeout, CloseTimeout: c.cfg.CloseTimeout,
+			Rebalance: c.cfg.Timings.Rebalance, RebalanceRetry: c.cfg.Timings.RebalanceRetry, RouteRetry: c.cfg.Timings.RouteRetry,
 			LockRenew: c.cfg.Timings.LockRenew, LockClientLife: c.cfg.Timings.LockClientLife, OrderlySuspend: c.cfg.Timings.OrderlySuspend,
 			Orderly:       c.cfg.Orderly,
 			OffsetPersist: c.cfg.Timings.OffsetPersist, PullSuspend: c.cfg.Timings.PullSuspend, PullErrorDelay: c.cfg.Timings.PullErrorDelay, PullExpire: c.cfg.Timings.PullExpire,
-			DelayLevels: c.cfg.Timings.DelayLevels, Logger: c.log,
+			Logger: c.log,
 			OnRebalanced: func(r consume.Rebalanced) {
 				c.events.emit(c.id.clientID, func(b EventBase) Event {
 					return Rebalanced{b, c.cfg.Group, c.id.clientID, r.Topic, r.Before, r.After, r.Reason}
@@ -279,6 +305,17 @@ func (c *Consumer) Start(ctx context.Context) error {
 		started = err == nil
 		return err
 	})
+}
+
+// maxReconsume is the engine's word for ConsumerConfig.MaxReconsume.
+func maxReconsume(n int) int {
+	switch n {
+	case 0:
+		return consume.GroupMaximum
+	case NoRetries:
+		return 0
+	}
+	return n
 }
 
 // Shutdown stops pulling, lets the running handlers end, commits, and leaves the
@@ -365,5 +402,5 @@ func (c *Consumer) Status() ConsumerStatus {
 		return ConsumerStatus{}
 	}
 	s := engine.Status()
-	return ConsumerStatus{Received: s.Received, Consumed: s.Consumed, Failed: s.Failed, Running: s.Running, Idle: s.Idle, Undecodable: s.Undecodable}
+	return ConsumerStatus{Received: s.Received, Consumed: s.Consumed, Failed: s.Failed, SentBack: s.SentBack, Running: s.Running, Idle: s.Idle, Undecodable: s.Undecodable}
 }

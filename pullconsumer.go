@@ -219,7 +219,7 @@ func (c *PullConsumer) newEngine(offsetFile string) *consume.Engine {
 		MaxCachedTotal: defaultMaxCachedTotal, MaxCachedAll: maxFetchedAhead, MaxSpan: defaultMaxSpan,
 		CloseTimeout: closeTimeout,
 		Rebalance:    t.Rebalance, RebalanceRetry: t.RebalanceRetry, RouteRetry: t.RouteRetry, OffsetPersist: t.OffsetPersist,
-		PullSuspend: t.PullSuspend, PullErrorDelay: t.PullErrorDelay, PullExpire: t.PullExpire, DelayLevels: t.DelayLevels, Logger: c.log,
+		PullSuspend: t.PullSuspend, PullErrorDelay: t.PullErrorDelay, PullExpire: t.PullExpire, Logger: c.log,
 		OnRebalanced: func(r consume.Rebalanced) {
 			c.events.emit(c.id.clientID, func(b EventBase) Event {
 				return Rebalanced{b, c.cfg.Group, c.id.clientID, r.Topic, r.Before, r.After, r.Reason}

@@ -70,9 +70,10 @@ type QueueLag struct {
 
 // ConsumerStatus counts what a consumer did since its Start.
 type ConsumerStatus struct {
-	Received int64 // messages pulled that match the subscription
-	Consumed int64 // messages whose handler returned nil
-	Failed   int64 // failed deliveries
+	Received int64 // messages pulled that match the subscription, and those of the group's retry topic
+	Consumed int64 // messages whose handler returned nil, or counted them in Done
+	Failed   int64 // failed deliveries, those that took longer than ConsumeTimeout included
+	SentBack int64 // failed messages that a broker has taken back, to be retried or as dead letters
 	Running  int   // handlers running now
 	// Idle are the subscribed topics of which other members got every queue,
 	// sorted; nil for none. More queues, or fewer consumers, are the remedy.

@@ -47,7 +47,8 @@ const (
 	PermRead  = protocol.PermRead
 )
 
-// NoRetries as ProducerConfig.Retries means one attempt only.
+// NoRetries as ProducerConfig.Retries or ConsumerConfig.MaxReconsume means one
+// attempt only.
 const NoRetries = -1
 
 // SendStatus tells how well a stored message is secured. Java: SendStatus.

@@ -133,8 +133,8 @@ func BenchmarkProcessQueue(b *testing.B) {
 		}
 		p.put(records, p.end+32)
 		for p.ready() > 0 {
-			got = p.take(got[:0], 1)
-			p.ack(got[0].seq)
+			got = p.take(got[:0], 1, 0)
+			p.ack(got[0])
 		}
 	}
 }

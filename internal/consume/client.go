@@ -79,6 +79,19 @@ func (r *run) call(ctx context.Context, broker string, timeout time.Duration, f 
 	if !ok {
 		return fmt.Errorf("broker %q has no address in any route: %w", broker, protocol.ErrUnreachable)
 	}
+	return r.callAt(ctx, broker, addr, timeout, f)
+}
+
+// callMaster is call for what only a master does.
+func (r *run) callMaster(ctx context.Context, broker string, timeout time.Duration, f func(context.Context, protocol.BrokerConn) error) error {
+	addr, ok := r.cfg.Client.MasterAddr(broker)
+	if !ok {
+		return fmt.Errorf("broker %q has no master in any route: %w", broker, protocol.ErrUnreachable)
+	}
+	return r.callAt(ctx, broker, addr, timeout, f)
+}
+
+func (r *run) callAt(ctx context.Context, broker, addr string, timeout time.Duration, f func(context.Context, protocol.BrokerConn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn, err := r.cfg.Client.Broker(ctx, addr)

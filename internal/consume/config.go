@@ -12,8 +12,7 @@ import (
 )
 
 // Config describes an engine. It is complete: whoever makes it fills in the
-// defaults and checks the ranges. The engine copies Subscriptions and
-// DelayLevels.
+// defaults and checks the ranges. The engine copies Subscriptions.
 type Config struct {
 	Group    string // consumer group
 	ClientID string // this member's id, as brokers list it
@@ -35,8 +34,8 @@ type Config struct {
 	Pauses *Pauses
 
 	// Handler consumes 1 to BatchSize messages of one queue. nil: consumed. An
-	// error or a panic: every message of the call is delivered again later, as a
-	// fresh Ext. ctx ends when Close gives up on the handler. It runs without
+	// error or a panic: every message of the call goes back to its broker, for the
+	// group to get it again later, see RetryAfter, DeadLetter and Done. ctx ends when Close gives up on the handler. It runs without
 	// locks, up to Concurrency times at once, also for one queue. The messages
 	// and the slice belong to the handler.
 	Handler func(ctx context.Context, msgs []*message.Ext) error
@@ -71,7 +70,15 @@ type Config struct {
 	MaxCachedAll   int   // messages of all queues; 0 = without limit. Java: pullThresholdForAll of a lite pull consumer
 	MaxSpan        int64 // highest received - lowest unfinished offset; not of an orderly engine. Java: consumeConcurrentlyMaxSpan
 
-	CloseTimeout time.Duration // how long Close waits for cancelled handlers
+	// MaxReconsume is how many attempts a message gets after the first one, before
+	// it is a dead letter; GroupMaximum = as many as the group's settings say.
+	// Java: maxReconsumeTimes.
+	MaxReconsume int
+	// ConsumeTimeout is how long a handler may have a message before the message
+	// is given back, as after a failure; not in order, nor of a broadcast. Java:
+	// consumeTimeout.
+	ConsumeTimeout time.Duration
+	CloseTimeout   time.Duration // how long Close waits for cancelled handlers
 
 	Rebalance      time.Duration // between two periodic rounds
 	RebalanceRetry time.Duration // after a round that left something undone; after a pull that the broker knew no subscription for
@@ -85,11 +92,6 @@ type Config struct {
 	LockRenew      time.Duration // between two renewals of all locks
 	LockClientLife time.Duration // no handler starts on a lock older than this
 	OrderlySuspend time.Duration // before a failed message is handed out again
-
-	// DelayLevels are the delays of levels 1, 2 and so on, at least one. A
-	// message that failed for the n-th time is delivered again after level
-	// 2 + n, the last one at most.
-	DelayLevels []time.Duration
 
 	Logger *slog.Logger // never nil
 
@@ -125,17 +127,10 @@ type Idle struct {
 type Status struct {
 	Received    int64 // messages pulled, after the filter
 	Consumed    int64 // messages whose handler returned nil
-	Failed      int64 // failed deliveries, in messages
+	Failed      int64 // failed deliveries, in messages; those whose time was up included
+	SentBack    int64 // messages that a broker has taken back, dead letters included
 	Undecodable int64 // records passed over because they do not decode
 	Running     int   // handler calls that have not returned
 
 	Idle []string // topics of which other members got every queue, sorted
-}
-
-// redeliveryDelay returns how long a message waits after its n-th failure,
-// n >= 1. Java:
-// AbstractSendMessageProcessor.consumerSendMsgBack, level 3 + reconsumeTimes.
-func (c *Config) redeliveryDelay(n int) time.Duration {
-	level := min(2+n, len(c.DelayLevels))
-	return c.DelayLevels[level-1]
 }

@@ -3,7 +3,9 @@
 // whoever polls, and commits offsets.
 // Java: DefaultMQPushConsumerImpl, RebalanceImpl, PullMessageService,
 // ProcessQueue, ConsumeMessageConcurrentlyService, RemoteBrokerOffsetStore,
-// LocalFileOffsetStore.
+// LocalFileOffsetStore. The files: workers.go calls handlers,
+// verdict.go reads their errors, sendback.go gives failed messages back, retry.go
+// keeps those that nobody took, overdue.go ends late deliveries.
 //
 //	notice, route, 20 s ──> rebalance loop ── take, drop ──> held queues
 //	                                                            │ one pull goroutine each
@@ -11,9 +13,15 @@
 //	                                                            ▼
 //	  retry heap ── due ──> process queue ── ready list ──> Concurrency workers ──> Handler
 //	      ▲                       ▲                             │
-//	      └────── error ──────────┴────────── nil: ack ─────────┘
+//	      │                       ├────────── nil: ack ─────────┤
+//	      │                  acknowledged                       │
+//	   neither <── send-back, else send to %RETRY% <── error ───┘
+//	                              │
 //	                              │ lowest unfinished
 //	            broker <── UpdateConsumerOffset (5 s, on every pull, on a drop, at the end)
+//
+// What was given back comes again by itself: a clustering engine consumes the
+// group's retry topic beside those that its user subscribes to.
 //
 // A polled engine has no workers: Poll takes the messages from the process queues,
 // and what is committed is how far its user has come.
@@ -21,7 +29,9 @@
 // # What is guaranteed
 //
 //   - A committed offset never passes an unfinished message: it is the lowest
-//     unfinished offset of the queue, or the end of what was received.
+//     unfinished offset of the queue, or the end of what was received. A failed
+//     message is finished when a broker has acknowledged its copy. When it is open
+//     whether a broker has one, the message comes twice; it is never lost.
 //   - A group without a committed offset starts where From says, for the queues
 //     that the topic's route showed while Start, or the topic's Subscribe, ran. A
 //     queue that appears later
@@ -81,8 +91,19 @@
 //
 //   - A broadcasting member keeps the offsets of queues that it does not hold.
 //
-//   - A failed message is delivered again by this client, after the delay of
-//     level 3 + (attempt - 1), and stays unfinished meanwhile.
+//   - Failed messages are given back by goroutines of their own, so that a silent
+//     broker keeps no worker; Java does it on the consuming thread. What belongs
+//     to a queue that was dropped meanwhile is left to the queue's next owner.
+//
+//   - The send that stands in for a send-back keeps the level that the handler
+//     wished for, and makes dead letters; Java loses both wishes.
+//
+//   - A strategy that is not of package rebalance is not asked about the retry
+//     topic, which is shared averagely then: one that does not expect it would
+//     leave failed messages to nobody.
+//
+//   - A message that a handler has had for ConsumeTimeout is given back when its
+//     time is up; Java looks every ConsumeTimeout, at 16 messages of a queue.
 //
 //   - The commit offset also passes what the broker has scanned without a match,
 //     with the pull that reports it, not only with the next empty one.

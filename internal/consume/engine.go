@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -50,7 +49,6 @@ const (
 // New makes an engine and starts nothing.
 func New(cfg Config) *Engine {
 	cfg.Subscriptions = maps.Clone(cfg.Subscriptions)
-	cfg.DelayLevels = slices.Clone(cfg.DelayLevels)
 	if cfg.Pauses == nil {
 		cfg.Pauses = new(Pauses)
 	}
@@ -245,6 +243,9 @@ func (e *Engine) halt(r *run, ctx context.Context, hard bool) (failed []unstored
 		case <-ctx.Done():
 			tried = end()
 			running, inside, unfinished := r.left()
+			if !isClosed(e.hard) {
+				r.cancelBacks()
+			}
 			switch {
 			case isClosed(e.hard):
 				last, patient, tried = r.base, true, nil
@@ -262,6 +263,9 @@ func (e *Engine) halt(r *run, ctx context.Context, hard bool) (failed []unstored
 		r.cancelHandlers(protocol.ErrClosed)
 	}
 	if patient {
+		// What is being given back is waited for, but not longer than handlers are.
+		impatient := time.AfterFunc(min(leaveTimeout, e.cfg.CloseTimeout/2), r.cancelBacks)
+		defer impatient.Stop()
 		err = e.await(r.quiet, ctx, true)
 		e.mu.Lock()
 		e.mu.waited = true
@@ -274,6 +278,7 @@ func (e *Engine) halt(r *run, ctx context.Context, hard bool) (failed []unstored
 		}
 	}
 	r.cancelHandlers(protocol.ErrClosed)
+	r.cancelBacks()
 	return failed, err
 }
 

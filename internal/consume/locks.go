@@ -30,6 +30,14 @@ type queueLock struct {
 	at   time.Time // when it was asked for: the broker counts from then or later
 }
 
+// locks reports whether a queue may only be consumed with a lock. The group's
+// retry queues need none: nothing in them is in an order.
+//
+// Differs: Java locks them, too.
+func (r *run) locks(q message.Queue) bool {
+	return r.locking && q.Topic != r.retryTopic
+}
+
 // hasLockLocked reports whether h has a lock that counts. The calls of Client
 // take no lock and do not block.
 func (r *run) hasLockLocked(h *heldQueue, now time.Time) bool {
@@ -44,12 +52,12 @@ func (r *run) hasLockLocked(h *heldQueue, now time.Time) bool {
 // ownsLocked reports whether this member may consume h: it has the lock, or
 // needs none.
 func (r *run) ownsLocked(h *heldQueue, now time.Time) bool {
-	return !r.locking || h.lock.conn != nil && r.hasLockLocked(h, now)
+	return !r.locks(h.queue) || h.lock.conn != nil && r.hasLockLocked(h, now)
 }
 
 // owns is ownsLocked, now.
 func (r *run) owns(h *heldQueue) bool {
-	if !r.locking {
+	if !r.locks(h.queue) {
 		return true
 	}
 	r.mu.Lock()
@@ -96,6 +104,9 @@ func (r *run) lockAll(ctx context.Context, every bool) (missing bool) {
 	var queues []*heldQueue
 	now := time.Now()
 	add := func(h *heldQueue) {
+		if !r.locks(h.queue) {
+			return
+		}
 		if every || now.Sub(h.lock.at) >= r.cfg.LockRenew || !r.hasLockLocked(h, now) {
 			queues = append(queues, h)
 		}
@@ -269,7 +280,7 @@ func (r *run) lockRefused(h *heldQueue) {
 // acquire gets the lock of a queue that is about to be taken. errLockHeld when
 // another member has it.
 func (r *run) acquire(ctx context.Context, q message.Queue) (queueLock, error) {
-	if !r.locking {
+	if !r.locks(q) {
 		return queueLock{}, nil
 	}
 	if !r.enterLocks(ctx) {
@@ -300,7 +311,7 @@ func (r *run) regain(ctx context.Context, queues []*heldQueue) {
 	now := time.Now()
 	r.mu.Lock()
 	for _, h := range queues {
-		if !r.hasLockLocked(h, now) && h.losesLocked() {
+		if r.locks(h.queue) && !r.hasLockLocked(h, now) && h.losesLocked() {
 			without = append(without, h)
 		}
 	}
@@ -327,7 +338,9 @@ func (r *run) unlock(ctx context.Context, queues []message.Queue, oneway bool) {
 	defer r.exitLocks()
 	byBroker := make(map[string][]message.Queue)
 	for _, q := range queues {
-		byBroker[q.BrokerName] = append(byBroker[q.BrokerName], q)
+		if r.locks(q) {
+			byBroker[q.BrokerName] = append(byBroker[q.BrokerName], q)
+		}
 	}
 	var wg sync.WaitGroup
 	for broker, queues := range byBroker {

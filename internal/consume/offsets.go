@@ -32,7 +32,8 @@ import (
 // A broadcasting member looks into its own table, where 0 is an offset as any.
 //
 // It returns the offset and what is known to be committed, -1 when that is
-// nothing, or the broker's 0, which may be either.
+// nothing, or the broker's 0, which may be either. Of an internal topic 0
+// counts as committed.
 func (r *run) startOffset(ctx context.Context, q message.Queue, sub subscription) (start, committed int64, err error) {
 	if r.local != nil {
 		if start, err = r.localStart(ctx, q, sub); err != nil {
@@ -63,6 +64,10 @@ func (r *run) startOffset(ctx context.Context, q message.Queue, sub subscription
 		}
 		if start <= 0 {
 			start = 0
+			if sub.internal { // every member begins there: nothing has to be committed
+				committed = 0
+				return nil
+			}
 			if found || from.policy != protocol.ConsumeFromTime {
 				return nil
 			}

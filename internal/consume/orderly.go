@@ -114,7 +114,7 @@ func (w *worker) failInOrder(err error) {
 	if !cancelled {
 		r.counters.Failed += int64(n)
 		for _, t := range w.claimed {
-			w.h.pq.failed(t.seq)
+			w.h.pq.failed(t)
 		}
 		sooner = r.suspendLocked(w.h, time.Now())
 	}

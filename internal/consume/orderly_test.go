@@ -23,23 +23,23 @@ func offsetsOf(list []taken) []int64 {
 func TestAProcessQueuePutsFailedMessagesBackInPlace(t *testing.T) {
 	p := newProcessQueue(0)
 	p.put([]record{{0, []byte("a")}, {1, []byte("b")}, {3, []byte("c")}, {4, []byte("d")}}, 5)
-	got := p.take(nil, 3)
+	got := p.take(nil, 3, 0)
 	require.Equal(t, []int64{0, 1, 3}, offsetsOf(got))
-	_, ok := p.ack(got[0].seq)
+	_, ok := p.ack(got[0])
 	require.True(t, ok)
-	_, ok = p.ack(got[2].seq) // passed over: it does not decode
+	_, ok = p.ack(got[2]) // passed over: it does not decode
 	require.True(t, ok)
-	n, ok := p.failed(got[1].seq)
+	n, ok := p.failed(got[1])
 	require.True(t, ok)
 	assert.Equal(t, 1, n)
 	p.back()
 	require.NoError(t, p.check())
 	assert.Equal(t, int64(1), p.commit())
 
-	got = p.take(nil, 3)
+	got = p.take(nil, 3, 0)
 	assert.Equal(t, []int64{1, 4}, offsetsOf(got), "the failed one first, what is done is left out")
 	assert.Equal(t, int32(1), got[0].attempts)
-	_, ok = p.ack(got[0].seq)
+	_, ok = p.ack(got[0])
 	require.True(t, ok)
 	assert.Equal(t, int64(4), p.commit())
 }
@@ -47,17 +47,17 @@ func TestAProcessQueuePutsFailedMessagesBackInPlace(t *testing.T) {
 func TestAProcessQueuePassesOverWhatAnotherMemberHasFinished(t *testing.T) {
 	p := newProcessQueue(0)
 	p.put([]record{{0, []byte("a")}, {1, []byte("b")}, {3, []byte("c")}}, 4)
-	got := p.take(nil, 1)
+	got := p.take(nil, 1, 0)
 	assert.Equal(t, int64(2), p.pass(2))
 	require.NoError(t, p.check())
-	_, ok := p.ack(got[0].seq)
+	_, ok := p.ack(got[0])
 	assert.False(t, ok)
 	assert.Equal(t, int64(3), p.commit())
-	assert.Equal(t, []int64{3}, offsetsOf(p.take(nil, 5)))
+	assert.Equal(t, []int64{3}, offsetsOf(p.take(nil, 5, 0)))
 	assert.Equal(t, int64(1), p.pass(9), "beyond the end")
 	assert.Equal(t, int64(9), p.commit())
 	assert.Equal(t, 1, p.put([]record{{7, []byte("x")}, {8, []byte("x")}, {9, []byte("y")}}, 10), "a pull that was under way")
-	assert.Equal(t, []int64{9}, offsetsOf(p.take(nil, 5)))
+	assert.Equal(t, []int64{9}, offsetsOf(p.take(nil, 5, 0)))
 }
 
 // TestAProcessQueueInOrderIsTheModel drives a queue as an orderly engine does
@@ -92,7 +92,7 @@ func TestAProcessQueueInOrderIsTheModel(t *testing.T) {
 			}
 		default:
 			n := 1 + rnd.IntN(3)
-			got := p.take(nil, n)
+			got := p.take(nil, n, 0)
 			want := model[:min(n, len(model))]
 			require.Len(t, got, len(want), "seed %d", seed)
 			for i, x := range got {
@@ -103,11 +103,11 @@ func TestAProcessQueueInOrderIsTheModel(t *testing.T) {
 				done = rnd.IntN(len(got) + 1)
 			}
 			for _, x := range got[:done] {
-				_, ok := p.ack(x.seq)
+				_, ok := p.ack(x)
 				require.True(t, ok, "seed %d", seed)
 			}
 			for i, x := range got[done:] {
-				_, ok := p.failed(x.seq)
+				_, ok := p.failed(x)
 				require.True(t, ok, "seed %d", seed)
 				model[done+i].attempts++
 			}
@@ -133,7 +133,7 @@ func TestLocksAreAskedForOncePerBrokerAndRenewal(t *testing.T) {
 		e, _ := w.member("m", &in, func(c *Config) { c.Orderly = true })
 		start(t, e)
 		for _, broker := range []string{"a", "b"} {
-			assert.Equal(t, 4, w.calls(broker, "LockQueues"), "one for each queue that is taken")
+			assert.Equal(t, 4, w.calls(broker, "LockQueues"), "one for each queue that is taken, but the retry queue")
 		}
 		time.Sleep(61 * time.Second)
 		for _, broker := range []string{"a", "b"} {

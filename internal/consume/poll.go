@@ -174,7 +174,7 @@ func (r *run) claimLocked(most int) (*heldQueue, []taken) {
 		if h.blocked {
 			continue // unblock lists it again
 		}
-		claimed := h.pq.take(make([]taken, 0, min(most, h.pq.ready())), most)
+		claimed := h.pq.take(make([]taken, 0, min(most, h.pq.ready())), most, 0)
 		if h.pq.ready() > 0 {
 			r.ready.push(h)
 		}
@@ -182,7 +182,7 @@ func (r *run) claimLocked(most int) (*heldQueue, []taken) {
 			continue
 		}
 		for _, t := range claimed {
-			if freed, ok := h.pq.ack(t.seq); ok {
+			if freed, ok := h.pq.ack(t); ok {
 				r.cached -= freed
 			}
 		}

@@ -8,8 +8,8 @@ package consume
 // Every message put gets the next sequence number; sequence numbers of
 // messages that were taken are never used twice, also not after reset. The ring holds [head, tail).
 //
-//	done      taken, done, delayed      ready
-//	─────── head ─────────────── cursor ───── tail
+//	done   taken, returning, delayed, done   ready
+//	────── head ─────────────────────────── cursor ───── tail
 //
 // Invariants:
 //   - head <= cursor <= tail; slots[head] is unfinished unless head == tail.
@@ -17,7 +17,10 @@ package consume
 //   - From cursor on every entry is ready and has never been taken, or back put
 //     it there: ready again, or done.
 //   - again lists exactly the ready entries below cursor.
-//   - count and bytes are those of the entries that are not done.
+//   - count and bytes are those of the entries that are not done: a message on
+//     its way back to its broker is unfinished until that is acknowledged.
+//   - A handler's result counts for the delivery it was called with: attempts
+//     grows before a message is taken again.
 type processQueue struct {
 	slots  []slot // length 0 or a power of two; entry s lies at s & (len-1)
 	head   uint64
@@ -34,16 +37,18 @@ type processQueue struct {
 type slot struct {
 	offset   int64
 	data     []byte // the stored record; nil when done
-	attempts int32  // failed deliveries so far
+	since    int64  // when it was taken, in ns since 1970
+	attempts int32  // failed deliveries by this client so far
 	state    slotState
 }
 
 type slotState uint8
 
 const (
-	slotReady   slotState = iota // waits for a worker
-	slotTaken                    // a handler has it
-	slotDelayed                  // failed, waits for its next delivery
+	slotReady     slotState = iota // waits for a worker
+	slotTaken                      // a handler has it
+	slotReturning                  // failed, on its way back to its broker
+	slotDelayed                    // could not be given back, waits for its next delivery here
 	slotDone
 )
 
@@ -90,34 +95,40 @@ func (p *processQueue) put(records []record, next int64) int {
 	return n
 }
 
-// take appends up to n ready messages to dst, those delivered before first.
-func (p *processQueue) take(dst []taken, n int) []taken {
+// take appends up to n ready messages to dst, those delivered before first. now
+// is in ns since 1970.
+func (p *processQueue) take(dst []taken, n int, now int64) []taken {
 	for ; n > 0 && len(p.again) > 0; n-- {
-		dst = p.takeAt(dst, p.again[0])
+		dst = p.takeAt(dst, p.again[0], now)
 		p.again = p.again[1:]
 	}
 	for ; n > 0 && p.cursor < p.tail; p.cursor++ {
 		if p.at(p.cursor).state == slotReady {
-			dst = p.takeAt(dst, p.cursor)
+			dst = p.takeAt(dst, p.cursor, now)
 			n--
 		}
 	}
 	return dst
 }
 
-func (p *processQueue) takeAt(dst []taken, seq uint64) []taken {
+func (p *processQueue) takeAt(dst []taken, seq uint64, now int64) []taken {
 	s := p.at(seq)
-	s.state = slotTaken
+	s.state, s.since = slotTaken, now
 	return append(dst, taken{seq: seq, offset: s.offset, data: s.data, attempts: s.attempts})
 }
 
-// ack finishes a taken message. It returns the bytes set free; false when the
-// message is not in the window any more (reset, dropped).
-func (p *processQueue) ack(seq uint64) (freed int64, ok bool) {
-	s := p.takenAt(seq)
-	if s == nil {
+// ack finishes a taken message. It returns the bytes set free; false when this
+// delivery does not count any more (given back, reset, dropped).
+func (p *processQueue) ack(t taken) (freed int64, ok bool) {
+	if p.stateOf(t) != slotTaken {
 		return 0, false
 	}
+	return p.finish(t.seq), true
+}
+
+// finish marks a message as done and returns the bytes set free.
+func (p *processQueue) finish(seq uint64) (freed int64) {
+	s := p.at(seq)
 	freed = int64(len(s.data))
 	s.state, s.data = slotDone, nil
 	p.count--
@@ -126,7 +137,7 @@ func (p *processQueue) ack(seq uint64) (freed int64, ok bool) {
 		p.head++
 	}
 	p.cursor = max(p.cursor, p.head)
-	return freed, true
+	return freed
 }
 
 // back puts all taken messages back in place: they are taken next, in order. For
@@ -142,29 +153,69 @@ func (p *processQueue) back() {
 
 // failed counts a failed delivery of a taken message, which stays taken. It
 // returns the failed deliveries so far; false as ack.
-func (p *processQueue) failed(seq uint64) (attempts int, ok bool) {
-	s := p.takenAt(seq)
-	if s == nil {
+func (p *processQueue) failed(t taken) (attempts int, ok bool) {
+	if p.stateOf(t) != slotTaken {
 		return 0, false
 	}
+	s := p.at(t.seq)
 	s.attempts++
 	return int(s.attempts), true
 }
 
-// fail marks a taken message as failed; it waits for due. data replaces the
-// record, which it equals. It returns the failed deliveries so far; false as ack.
-func (p *processQueue) fail(seq uint64, data []byte) (attempts int, ok bool) {
-	s := p.takenAt(seq)
-	if s == nil {
+// giveBack ends a failed delivery: the message is on its way back to its broker.
+// What its handler returns later does not count. false as ack.
+func (p *processQueue) giveBack(t taken) bool {
+	if p.stateOf(t) != slotTaken {
+		return false
+	}
+	p.at(t.seq).state = slotReturning
+	return true
+}
+
+// returning reports whether a message that giveBack took has to be given back
+// still; false when it is not in the window any more.
+func (p *processQueue) returning(t taken) bool { return p.stateOf(t) == slotReturning }
+
+// returned finishes a message that its broker has taken back. The results are
+// those of ack.
+func (p *processQueue) returned(t taken) (freed int64, ok bool) {
+	if p.stateOf(t) != slotReturning {
 		return 0, false
 	}
+	return p.finish(t.seq), true
+}
+
+// keep is for a message that could not be given back: it waits for due. data
+// replaces the record, which it equals. false as returned.
+func (p *processQueue) keep(t taken, data []byte) bool {
+	if p.stateOf(t) != slotReturning {
+		return false
+	}
+	s := p.at(t.seq)
 	s.state, s.data = slotDelayed, data
 	s.attempts++
-	return int(s.attempts), true
+	return true
 }
 
-// due makes a failed message ready again; false when it is not in the window
-// any more.
+// overdue returns the messages that were taken at limit or before and whose
+// handler has not returned, oldest offset first, and when the earliest other one
+// was taken, 0 = there is none.
+func (p *processQueue) overdue(limit int64) (late []taken, next int64) {
+	for seq := p.head; seq < p.cursor; seq++ {
+		s := p.at(seq)
+		switch {
+		case s.state != slotTaken:
+		case s.since <= limit:
+			late = append(late, taken{seq: seq, offset: s.offset, data: s.data, attempts: s.attempts})
+		case next == 0 || s.since < next:
+			next = s.since
+		}
+	}
+	return late, next
+}
+
+// due makes a message that keep kept ready again; false when it is not in the
+// window any more.
 func (p *processQueue) due(seq uint64) bool {
 	if seq < p.head || seq >= p.tail || p.at(seq).state != slotDelayed {
 		return false
@@ -288,15 +339,16 @@ func (p *processQueue) ready() int { return len(p.again) + int(p.tail-p.cursor) 
 
 func (p *processQueue) at(seq uint64) *slot { return &p.slots[seq&uint64(len(p.slots)-1)] }
 
-// takenAt returns the slot of a taken message, nil when it is not in the window.
-func (p *processQueue) takenAt(seq uint64) *slot {
-	if seq < p.head || seq >= p.tail {
-		return nil
+// stateOf returns the state of a delivery: slotDone when the message is not in
+// the window any more, or was taken again since.
+func (p *processQueue) stateOf(t taken) slotState {
+	if t.seq < p.head || t.seq >= p.tail {
+		return slotDone
 	}
-	if s := p.at(seq); s.state == slotTaken {
-		return s
+	if s := p.at(t.seq); s.attempts == t.attempts {
+		return s.state
 	}
-	return nil
+	return slotDone
 }
 
 // grow doubles the ring. It never shrinks: flow control bounds it by MaxSpan.

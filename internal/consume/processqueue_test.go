@@ -77,11 +77,14 @@ func runHistory(t *testing.T, seed uint64) {
 	p := newProcessQueue(start)
 	model := make(map[int64]*entry) // unfinished
 	end := start
-	held := make(map[uint64]int64) // taken: seq -> offset
+	held := make(map[uint64]taken)
+	var returning []taken
 	var delayed []uint64
 	offsetOf := make(map[uint64]int64)
 
+	var clock int64
 	for range 250 {
+		clock++
 		switch op := rnd.IntN(100); {
 		case op < 18:
 			var batch []record
@@ -100,37 +103,65 @@ func runHistory(t *testing.T, seed uint64) {
 			p.put(batch, next)
 			end = next
 		case op < 55:
-			for _, x := range p.take(nil, 1+rnd.IntN(20)) {
+			for _, x := range p.take(nil, 1+rnd.IntN(20), clock) {
 				e := model[x.offset]
 				require.NotNil(t, e, "seed %d: took %d, which is not unfinished", seed, x.offset)
 				require.Equal(t, slotReady, e.state, "seed %d: took %d", seed, x.offset)
 				require.Equal(t, e.attempts, x.attempts, "seed %d: attempts of %d", seed, x.offset)
 				e.state = slotTaken
-				held[x.seq] = x.offset
+				held[x.seq] = x
 				offsetOf[x.seq] = x.offset
 			}
-		case op < 85:
+		case op < 78:
 			for _, seq := range slices.Sorted(maps.Keys(held)) {
-				offset := held[seq]
+				x := held[seq]
 				if rnd.IntN(3) == 0 {
 					continue
 				}
 				delete(held, seq)
 				if rnd.IntN(5) == 0 {
-					n, ok := p.fail(seq, make([]byte, model[offset].size))
-					model[offset].attempts++
-					model[offset].state = slotDelayed
-					require.True(t, ok, "seed %d", seed)
-					require.Equal(t, int(model[offset].attempts), n, "seed %d", seed)
-					delayed = append(delayed, seq)
+					require.True(t, p.giveBack(x), "seed %d", seed)
+					require.False(t, p.giveBack(x), "seed %d: given back twice", seed)
+					model[x.offset].state = slotReturning
+					returning = append(returning, x)
 				} else {
-					freed, ok := p.ack(seq)
+					freed, ok := p.ack(x)
 					require.True(t, ok, "seed %d", seed)
-					require.EqualValues(t, model[offset].size, freed, "seed %d", seed)
-					delete(model, offset)
-					_, again := p.ack(seq)
-					require.False(t, again, "seed %d: acknowledged twice", seed)
+					require.EqualValues(t, model[x.offset].size, freed, "seed %d", seed)
+					delete(model, x.offset)
 				}
+				_, again := p.ack(x)
+				require.False(t, again, "seed %d: a result counted twice", seed)
+			}
+		case op < 82:
+			limit := clock - rnd.Int64N(100)
+			late, _ := p.overdue(limit)
+			for _, x := range late {
+				require.Equal(t, held[x.seq], x, "seed %d: overdue", seed)
+				require.True(t, p.giveBack(x), "seed %d", seed)
+				model[x.offset].state = slotReturning
+				returning = append(returning, x)
+				delete(held, x.seq)
+			}
+		case op < 90:
+			for len(returning) > 0 && rnd.IntN(4) > 0 {
+				i := rnd.IntN(len(returning))
+				x := returning[i]
+				returning = slices.Delete(returning, i, i+1)
+				e := model[x.offset]
+				require.True(t, p.returning(x), "seed %d", seed)
+				if rnd.IntN(2) == 0 {
+					freed, ok := p.returned(x)
+					require.True(t, ok, "seed %d", seed)
+					require.EqualValues(t, e.size, freed, "seed %d", seed)
+					delete(model, x.offset)
+				} else {
+					require.True(t, p.keep(x, make([]byte, e.size)), "seed %d", seed)
+					e.attempts++
+					e.state = slotDelayed
+					delayed = append(delayed, x.seq)
+				}
+				require.False(t, p.returning(x), "seed %d", seed)
 			}
 		case op < 88:
 			size, before := int64(0), end
@@ -155,12 +186,16 @@ func runHistory(t *testing.T, seed uint64) {
 			end = rnd.Int64N(1000)
 			p.reset(end)
 			clear(model)
-			for seq := range held {
-				_, ok := p.ack(seq)
+			for _, x := range held {
+				_, ok := p.ack(x)
 				require.False(t, ok, "seed %d: a reset message was acknowledged", seed)
 			}
+			for _, x := range returning {
+				_, ok := p.returned(x)
+				require.False(t, ok || p.keep(x, nil), "seed %d: a reset message was given back", seed)
+			}
 			clear(held)
-			delayed = nil
+			delayed, returning = nil, nil
 		}
 		require.NoError(t, p.check(), "seed %d", seed)
 
@@ -186,8 +221,8 @@ func runHistory(t *testing.T, seed uint64) {
 	}
 	commit := p.commit()
 	p.drop()
-	for seq := range held {
-		_, ok := p.ack(seq)
+	for _, x := range held {
+		_, ok := p.ack(x)
 		require.False(t, ok, "seed %d: acknowledged after the drop", seed)
 	}
 	require.Zero(t, p.put([]record{{end + 1, []byte{1}}}, end+2))
@@ -198,14 +233,16 @@ func runHistory(t *testing.T, seed uint64) {
 func TestProcessQueueTakesFailedMessagesFirst(t *testing.T) {
 	p := newProcessQueue(5)
 	assert.Equal(t, 4, p.put([]record{{5, []byte("a")}, {6, []byte("b")}, {8, []byte("c")}, {9, []byte("d")}}, 10))
-	got := p.take(nil, 2)
+	got := p.take(nil, 2, 0)
 	require.Len(t, got, 2)
-	_, _ = p.fail(got[1].seq, got[1].data)
-	_, _ = p.fail(got[0].seq, got[0].data)
+	for _, x := range []taken{got[1], got[0]} {
+		require.True(t, p.giveBack(x))
+		require.True(t, p.keep(x, x.data))
+	}
 	assert.True(t, p.due(got[1].seq))
 	assert.True(t, p.due(got[0].seq))
 	var offsets []int64
-	for _, x := range p.take(nil, 3) {
+	for _, x := range p.take(nil, 3, 0) {
 		offsets = append(offsets, x.offset)
 	}
 	assert.Equal(t, []int64{6, 5, 8}, offsets)
@@ -217,11 +254,40 @@ func TestProcessQueueCommitPassesWhatNeedsNoDelivery(t *testing.T) {
 	p := newProcessQueue(0)
 	p.put([]record{{3, []byte("a")}}, 10)
 	assert.Equal(t, int64(3), p.commit())
-	x := p.take(nil, 1)[0]
+	x := p.take(nil, 1, 0)[0]
 	p.put(nil, 20)
 	assert.Equal(t, int64(3), p.commit())
-	_, _ = p.ack(x.seq)
+	_, _ = p.ack(x)
 	assert.Equal(t, int64(20), p.commit())
 	p.put(nil, 4)
 	assert.Equal(t, int64(20), p.commit(), "never backwards without a reset")
+}
+
+func TestProcessQueueCountsOnlyTheResultOfTheLatestDelivery(t *testing.T) {
+	p := newProcessQueue(0)
+	p.put([]record{{0, []byte("a")}, {1, []byte("b")}}, 2)
+	first := p.take(nil, 2, 100)
+	late, next := p.overdue(99)
+	assert.Empty(t, late)
+	assert.Equal(t, int64(100), next)
+	late, next = p.overdue(100)
+	assert.Equal(t, first, late)
+	assert.Zero(t, next)
+	require.True(t, p.giveBack(late[0]))
+	_, ok := p.ack(first[0])
+	assert.False(t, ok, "its handler comes too late")
+	require.True(t, p.keep(late[0], late[0].data))
+	require.True(t, p.due(late[0].seq))
+	again := p.take(nil, 1, 200)
+	require.Len(t, again, 1)
+	assert.Equal(t, int32(1), again[0].attempts)
+	_, ok = p.ack(first[0])
+	assert.False(t, ok, "the handler of the first delivery does not finish the second")
+	assert.False(t, p.giveBack(first[0]))
+	assert.Equal(t, int64(0), p.commit())
+	_, ok = p.ack(again[0])
+	assert.True(t, ok)
+	_, ok = p.ack(first[1])
+	assert.True(t, ok)
+	assert.Equal(t, int64(2), p.commit())
 }

@@ -135,6 +135,7 @@ func TestPullsOfOtherQueuesWakeWhenTheTotalHasRoomAgain(t *testing.T) {
 func TestPullFailureIsTriedAgainAfterPullErrorDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")
+		w.noRetry = true
 		w.topic(testTopic, "a", 1)
 		log := new(lines)
 		in := new(inbox)
@@ -164,6 +165,7 @@ func countLines(l *lines, text string) int { return strings.Count(l.String(), te
 func TestSilentBrokerEndsAPullAfterSuspendAndSlack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")
+		w.noRetry = true
 		w.topic(testTopic, "a", 1)
 		e, c := w.member("c1", new(inbox), nil)
 		start(t, e)
@@ -257,6 +259,8 @@ func TestMovedOffsetIsAdoptedInPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, "a")
+				w.noRetry = true // and so no send: a failed message waits here
+				w.brokers["a"].back = func(context.Context, *protocol.ConsumerSendMsgBackRequest) error { return errors.New("no") }
 				w.topic(testTopic, "a", 1)
 				q := queueOf("a", 0)
 				w.change(func() { w.brokers["a"].queues[q].min = 10 })

@@ -84,8 +84,11 @@ func (r *run) join(ctx context.Context) (outcome, error) {
 	}
 	r.watch()
 	for first := true; ; first = false {
-		for _, topic := range r.subs.topics() {
-			if _, err := r.route(ctx, topic, !first, nil); err != nil && !errors.Is(err, protocol.ErrNoRoute) {
+		for _, sub := range r.subs.all() {
+			if sub.internal { // the first heartbeat makes it
+				continue
+			}
+			if _, err := r.route(ctx, sub.topic, !first, nil); err != nil && !errors.Is(err, protocol.ErrNoRoute) {
 				return outcome{}, fmt.Errorf("consume: start of group %q: %w", r.cfg.Group, err)
 			}
 		}
@@ -235,10 +238,15 @@ func (r *run) round(ctx context.Context, rd *round) outcome {
 		route, err := r.route(ctx, topic, false, rd.names)
 		switch {
 		case errors.Is(err, protocol.ErrNoRoute):
-			out.missing = true
+			// An internal topic is made by the first heartbeat that a broker gets.
+			out.missing = out.missing || !sub.internal || len(r.greeted) > 0
 			if !r.unknown[topic] {
 				r.unknown[topic] = true
-				r.log.Warn("a subscribed topic has no route, it is consumed once it has one", "topic", topic, "delay", r.cfg.RouteRetry)
+				log := r.log.Warn
+				if sub.internal {
+					log = r.log.Debug
+				}
+				log("a subscribed topic has no route, it is consumed once it has one", "topic", topic, "delay", r.cfg.RouteRetry)
 			}
 			continue
 		case err != nil:
@@ -345,6 +353,11 @@ func (r *run) share(ctx context.Context, rd *round, route *client.Route, sub sub
 	members, err := r.memberList(ctx, rd, route)
 	if err != nil {
 		return nil, err
+	}
+	// Differs: Java asks every strategy about the retry topic. One of the user's
+	// that does not expect it would leave failed messages to nobody.
+	if sub.internal && !rebalance.BuiltIn(r.cfg.Strategy) {
+		return rebalance.Averagely.Allocate(r.cfg.Group, r.cfg.ClientID, route.Subscribe, members)
 	}
 	share, err := r.allocate(route.Subscribe, members)
 	if err != nil {

@@ -350,7 +350,7 @@ func TestRevokedQueueIsCommittedForItsNextOwner(t *testing.T) {
 		r.mu.Lock()
 		goroutines := r.goroutines
 		r.mu.Unlock()
-		assert.Equal(t, 20+3+1, goroutines, "workers, loops, one per queue held")
+		assert.Equal(t, 20+4+2, goroutines, "workers, loops, one per queue held, the retry queue among them")
 	})
 }
 
@@ -364,7 +364,7 @@ func TestLK06IdleEngineWakesForItsTimersOnly(t *testing.T) {
 		synctest.Wait()
 		assert.Len(t, w.pulls(queueOf("a", 0)), 1+240, "one pull per 15 s")
 		assert.Equal(t, 2+180, w.calls("a", "GetConsumerList"), "the start, the notice of it, and one round per 20 s")
-		assert.Equal(t, 10, w.calls("a", "UpdateConsumerOffset"), "each start offset once")
+		assert.Equal(t, 10, w.calls("a", "UpdateConsumerOffset"), "each start offset once, but that of the retry queue")
 	})
 }
 
@@ -460,6 +460,7 @@ func TestEachTopicIsSharedForItself(t *testing.T) {
 			Subscriptions: []protocol.Subscription{
 				{Topic: testTopic, Expression: "*", ExpressionType: "TAG", Version: version + 1},
 				{Topic: "other", Expression: "A || B", ExpressionType: "TAG", Tags: []string{"A", "B"}, Codes: []int32{65, 66}, Version: version + 1},
+				{Topic: "%RETRY%g", Expression: "*", ExpressionType: "TAG", Version: version + 1},
 			},
 		}, e1.ConsumerData(), "told anew when the share changed")
 	})

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// retry is a failed message that waits for its next delivery.
+// retry is a failed message that could not be given back to its broker and waits
+// for its next delivery here.
 type retry struct {
 	due time.Time
 	h   *heldQueue
@@ -38,7 +39,7 @@ func (a *retryHeap) forget(h *heldQueue) {
 	}
 }
 
-// redeliver makes failed messages ready when they are due: one timer for all.
+// redeliver makes such messages ready when they are due: one timer for all.
 func (r *run) redeliver() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -16,21 +16,26 @@ import (
 // run is one life of an engine, from a Start to the end.
 //
 // Its goroutines are the rebalance loop, the commit loop, the redelivery loop,
-// one pull loop per queue held, and the workers. The loops end with ctx, which
-// halt cancels; the pull loop of a dropped queue ends with the queue; a worker
-// ends after halt, when its handler has returned.
+// the loop that ends late deliveries, one pull loop per queue held, the workers,
+// and, while failed messages are given back, up to as many again. The loops end
+// with ctx, which halt cancels; the pull loop of a dropped queue ends with the
+// queue; a worker ends after halt, when its handler has returned; giving back ends
+// with the list, or with backCtx.
 type run struct {
-	cfg   *Config
-	log   *slog.Logger
-	subs  *subscriptions  // the engine's
-	began time.Time       // when Start was called
-	local *localOffsets   // of a broadcasting member; nil when brokers keep the offsets
-	base  context.Context // Start's ctx without its end: for what is done after ctx
+	cfg        *Config
+	log        *slog.Logger
+	subs       *subscriptions  // the engine's
+	retryTopic string          // the group's
+	began      time.Time       // when Start was called
+	local      *localOffsets   // of a broadcasting member; nil when brokers keep the offsets
+	base       context.Context // Start's ctx without its end: for what is done after ctx
 
 	ctx            context.Context // of the loops
 	cancel         context.CancelFunc
 	handlerCtx     context.Context // of the handlers
 	cancelHandlers context.CancelCauseFunc
+	backCtx        context.Context // of giving failed messages back
+	cancelBacks    context.CancelFunc
 
 	poke   chan struct{} // one slot: reasons is not empty
 	sooner chan struct{} // one slot: the redelivery loop has to look at its heap
@@ -72,7 +77,8 @@ type run struct {
 	full       map[*heldQueue]bool          // pull loops that wait until MaxCachedTotal is met
 	cached     int64                        // bytes of all process queues
 	returned   []*heldQueue                 // polled: of which a Poll has returned messages since the last began
-	retries    retryHeap                    // failed messages by due time
+	backs      map[string]*backList         // failed messages to be given back, by broker group
+	retries    retryHeap                    // messages that could not be given back, by due time
 	counters   Status
 }
 
@@ -114,29 +120,31 @@ type heldQueue struct {
 
 func newRun(cfg *Config, subs *subscriptions, base context.Context, now time.Time) *run {
 	r := &run{
-		cfg:      cfg,
-		log:      cfg.Logger.With("group", cfg.Group),
-		subs:     subs,
-		began:    now,
-		base:     base,
-		poke:     make(chan struct{}, 1),
-		sooner:   make(chan struct{}, 1),
-		locking:  cfg.Orderly && cfg.Model == protocol.Clustering,
-		unlocked: make(chan struct{}, 1),
-		lockTurn: make(chan struct{}, 1),
-		quiet:    make(chan struct{}),
-		first:    make(map[string]map[message.Queue]bool),
-		greeted:  make(map[string]int64),
-		watched:  make(map[string]bool),
-		retiring: make(map[string]int),
-		spare:    make(map[string]bool),
-		unknown:  make(map[string]bool),
-		checked:  make(map[string]checkedShares),
-		absent:   make(map[string]string),
-		held:     make(map[message.Queue]*heldQueue),
-		leaving:  make(map[*heldQueue]bool),
-		draining: make(map[message.Queue]*heldQueue),
-		full:     make(map[*heldQueue]bool),
+		cfg:        cfg,
+		log:        cfg.Logger.With("group", cfg.Group),
+		subs:       subs,
+		began:      now,
+		base:       base,
+		poke:       make(chan struct{}, 1),
+		sooner:     make(chan struct{}, 1),
+		locking:    cfg.Orderly && cfg.Model == protocol.Clustering,
+		unlocked:   make(chan struct{}, 1),
+		lockTurn:   make(chan struct{}, 1),
+		quiet:      make(chan struct{}),
+		first:      make(map[string]map[message.Queue]bool),
+		greeted:    make(map[string]int64),
+		watched:    make(map[string]bool),
+		retiring:   make(map[string]int),
+		spare:      make(map[string]bool),
+		unknown:    make(map[string]bool),
+		checked:    make(map[string]checkedShares),
+		absent:     make(map[string]string),
+		held:       make(map[message.Queue]*heldQueue),
+		leaving:    make(map[*heldQueue]bool),
+		draining:   make(map[message.Queue]*heldQueue),
+		full:       make(map[*heldQueue]bool),
+		backs:      make(map[string]*backList),
+		retryTopic: message.RetryTopic(cfg.Group),
 
 		goroutines: 1, // Start's own, until activate is done
 	}
@@ -144,6 +152,7 @@ func newRun(cfg *Config, subs *subscriptions, base context.Context, now time.Tim
 	r.ctx, r.cancel = context.WithCancel(base)
 	r.lockCtx, r.endLocks = context.WithCancel(base)
 	r.handlerCtx, r.cancelHandlers = context.WithCancelCause(base)
+	r.backCtx, r.cancelBacks = context.WithCancel(base)
 	return r
 }
 
@@ -164,6 +173,9 @@ func (r *run) activate(joined outcome) {
 		r.spawn(r.consume)
 	}
 	r.spawn(r.redeliver)
+	if !r.cfg.Orderly && !r.cfg.Polled && r.cfg.Model == protocol.Clustering {
+		r.spawn(r.overdueLoop)
+	}
 	r.spawn(r.commitLoop)
 	if r.locking {
 		r.spawn(r.lockLoop)
@@ -242,6 +254,7 @@ func (r *run) abandon() {
 	r.cancel()
 	r.cancelHandlers(protocol.ErrClosed)
 	r.endLocks()
+	r.cancelBacks()
 	ctx, cancel := context.WithTimeout(r.base, startLeaveTimeout)
 	defer cancel()
 	r.unlock(ctx, slices.Collect(maps.Keys(r.held)), false)

@@ -132,7 +132,7 @@ func TestStrategiesOfOursAreNotAskedForOtherMembers(t *testing.T) {
 		w.join("a", "c5")
 		e.MembersChanged()
 		synctest.Wait()
-		assert.EqualValues(t, 5, asked.Load()-before, "the rooms of the members, for one share")
+		assert.EqualValues(t, 2*5, asked.Load()-before, "the rooms of the members, for a share of the topic and one of the retry topic")
 		assert.NotContains(t, log.String(), "level=WARN")
 	})
 	synctest.Test(t, func(t *testing.T) { // gaps that are meant

@@ -339,7 +339,7 @@ func TestAPullWithoutAnAnswerIsRebuiltAfterPullExpire(t *testing.T) {
 		w.change(func() {
 			b.answer = func(r *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
 				w.mu.Lock()
-				stuck := first && r.QueueID == 0
+				stuck := first && r.Topic == testTopic && r.QueueID == 0
 				if stuck {
 					first = false
 				}

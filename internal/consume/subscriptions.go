@@ -41,9 +41,6 @@ func newSubscriptions(cfg *Config) *subscriptions {
 	for topic, tags := range cfg.Subscriptions {
 		s.byTopic[topic] = subscription{topic: topic, filter: tags}
 	}
-	if cfg.Polled { // sends nothing back
-		return s
-	}
 	for topic, tags := range cfg.internalTopics() {
 		s.byTopic[topic] = subscription{topic: topic, filter: tags, internal: true}
 	}
@@ -52,7 +49,13 @@ func newSubscriptions(cfg *Config) *subscriptions {
 
 // internalTopics returns the topics that an engine consumes beside those that
 // its user subscribes to. Assignments and notices do not show them.
-func (c *Config) internalTopics() map[string]filter.Tags { return nil }
+// Java: DefaultMQPushConsumerImpl.copySubscription.
+func (c *Config) internalTopics() map[string]filter.Tags {
+	if c.Polled || c.Model == protocol.Broadcasting { // they give nothing back
+		return nil
+	}
+	return map[string]filter.Tags{message.RetryTopic(c.Group): {}}
+}
 
 // start gives every topic a new version, at the begin of a run.
 func (s *subscriptions) start(now time.Time) {
@@ -120,11 +123,20 @@ func (s *subscriptions) get(topic string) (subscription, bool) {
 	return sub, known
 }
 
-// all returns every subscription, sorted by topic. The caller owns the result.
+// all returns every subscription, sorted by topic, internal ones last: what users
+// asked for is settled and reported first. The caller owns the result.
 func (s *subscriptions) all() []subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.SortedFunc(maps.Values(s.byTopic), func(a, b subscription) int { return cmp.Compare(a.topic, b.topic) })
+	return slices.SortedFunc(maps.Values(s.byTopic), func(a, b subscription) int {
+		switch {
+		case a.internal == b.internal:
+			return cmp.Compare(a.topic, b.topic)
+		case b.internal:
+			return -1
+		}
+		return 1
+	})
 }
 
 // topics returns the topics of every subscription, sorted.
@@ -155,7 +167,7 @@ func (s *subscriptions) latest() int64 {
 	return s.version
 }
 
-// tell returns what heartbeats say: every subscription, sorted by topic. Of two
+// tell returns what heartbeats say: every subscription, in the order of all. Of two
 // that brokers get from members of one group the one with the larger version
 // counts.
 func (s *subscriptions) tell() []protocol.Subscription {

@@ -20,7 +20,7 @@ func tagsOf(t testing.TB, expression string) filter.Tags {
 
 func TestEveryChangeOfSubscriptionsHasALargerVersion(t *testing.T) {
 	now := time.UnixMilli(1000)
-	s := newSubscriptions(&Config{Subscriptions: map[string]filter.Tags{"b": tagsOf(t, "B || A"), "a": {}}})
+	s := newSubscriptions(&Config{Model: protocol.Broadcasting, Subscriptions: map[string]filter.Tags{"b": tagsOf(t, "B || A"), "a": {}}})
 	assert.Zero(t, s.latest())
 	s.start(now)
 	assert.Equal(t, []protocol.Subscription{
@@ -46,4 +46,19 @@ func TestEveryChangeOfSubscriptionsHasALargerVersion(t *testing.T) {
 	sub, _ = s.get("c")
 	assert.EqualValues(t, 2002, sub.version, "a start gives every topic a new version")
 	assert.Equal(t, now, sub.since)
+}
+
+func TestAGroupSubscribesToItsRetryTopic(t *testing.T) {
+	cfg := Config{Group: "g", Subscriptions: map[string]filter.Tags{"b": tagsOf(t, "B"), "a": {}}}
+	s := newSubscriptions(&cfg)
+	s.start(time.UnixMilli(1000))
+	assert.Equal(t, []protocol.Subscription{
+		protocol.SubscriptionOf("a", "*", nil, nil, 1000),
+		protocol.SubscriptionOf("b", "B", []string{"B"}, []int32{66}, 1000),
+		protocol.SubscriptionOf("%RETRY%g", "*", nil, nil, 1000),
+	}, s.tell(), "last: it is settled after what users asked for")
+	assert.Equal(t, map[string]bool{"%RETRY%g": true}, s.hidden())
+	assert.False(t, s.remove("%RETRY%g", time.UnixMilli(2000)))
+	cfg.Model = protocol.Broadcasting
+	assert.Empty(t, newSubscriptions(&cfg).hidden(), "a broadcast is not repeated")
 }

@@ -1,8 +1,6 @@
 package consume
 
 import (
-	"bytes"
-	"container/heap"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -85,7 +83,7 @@ type worker struct {
 func (r *run) consume() {
 	w := worker{r: r}
 	defer w.exit()
-	for w.next() {
+	for w.next(time.Now()) {
 		w.deliver()
 	}
 }
@@ -99,17 +97,13 @@ func (w *worker) exit() {
 }
 
 // next acknowledges what was claimed before and claims the next messages; false
-// when the run has halted. One lock for both: this is the hot path.
-func (w *worker) next() bool {
+// when the run has halted. One lock for both: this is the hot path, and now is
+// asked for outside of it.
+func (w *worker) next(now time.Time) bool {
 	r := w.r
 	r.mu.Lock()
 	if len(w.claimed) > 0 {
-		for _, t := range w.claimed {
-			if freed, ok := w.h.pq.ack(t.seq); ok {
-				r.cached -= freed
-			}
-		}
-		r.counters.Consumed += int64(len(w.claimed))
+		r.counters.Consumed += w.ackLocked(w.claimed)
 		w.releaseLocked()
 	}
 	for {
@@ -122,7 +116,7 @@ func (w *worker) next() bool {
 			if h.blocked || r.cfg.Orderly && (!r.claimableLocked(h) || !w.ownsLocked(h)) {
 				continue // unblock, a lock, or the end of a handler lists it again
 			}
-			w.claimed = h.pq.take(w.claimed[:0], r.cfg.BatchSize)
+			w.claimed = h.pq.take(w.claimed[:0], r.cfg.BatchSize, now.UnixNano())
 			if !r.cfg.Orderly && h.pq.ready() > 0 {
 				r.ready.push(h)
 			}
@@ -148,7 +142,21 @@ func (w *worker) next() bool {
 		r.work.Wait()
 		r.idle--
 		r.waking = false
+		now = time.Now()
 	}
+}
+
+// ackLocked finishes messages of the claim and returns how many of them counted:
+// those of a queue that was dropped or reset meanwhile, and those whose time was
+// up, do not.
+func (w *worker) ackLocked(claimed []taken) (n int64) {
+	for _, t := range claimed {
+		if freed, ok := w.h.pq.ack(t); ok {
+			w.r.cached -= freed
+			n++
+		}
+	}
+	return n
 }
 
 // releaseLocked ends a claim: the handler call is over and settled.
@@ -247,11 +255,7 @@ func (w *worker) decode() []*message.Ext {
 func (w *worker) passOver(bad, good []taken) {
 	r := w.r
 	r.mu.Lock()
-	for _, t := range bad {
-		if freed, ok := w.h.pq.ack(t.seq); ok {
-			r.cached -= freed
-		}
-	}
+	w.ackLocked(bad)
 	r.counters.Undecodable += int64(len(bad))
 	w.claimed = good
 	if len(good) == 0 {
@@ -276,17 +280,13 @@ func (w *worker) call(msgs []*message.Ext) (err error) {
 	return err
 }
 
-// skip passes over a claim whose handler failed in a broadcasting group, where
-// nothing is delivered again.
-func (w *worker) skip(err error) {
-	r, first, n := w.r, w.claimed[0], len(w.claimed)
-	queue := w.h.queue
+// skip passes over what is left of a claim whose handler failed in a broadcasting
+// group, where nothing is delivered again.
+func (w *worker) skip(done int, err error) {
+	r, queue, first, n := w.r, w.h.queue, w.claimed[done], len(w.claimed)-done
 	r.mu.Lock()
-	for _, t := range w.claimed {
-		if freed, ok := w.h.pq.ack(t.seq); ok {
-			r.cached -= freed
-		}
-	}
+	r.counters.Consumed += w.ackLocked(w.claimed[:done])
+	w.ackLocked(w.claimed[done:])
 	r.counters.Failed += int64(n)
 	w.releaseLocked()
 	r.mu.Unlock()
@@ -294,9 +294,9 @@ func (w *worker) skip(err error) {
 	r.log.Warn("messages of a broadcasting group failed and are passed over", "queue", queue, "offset", first.offset, "messages", n, "error", err)
 }
 
-// fail settles a claim whose handler failed: every message waits for its next
-// delivery. After the handlers' context was cancelled the messages just stay
-// unfinished, for the group.
+// fail settles a claim whose handler failed: what it has done is consumed, the
+// other messages are given back to their broker, for the group to get them again.
+// After the handlers' context was cancelled they just stay unfinished.
 func (w *worker) fail(err error) {
 	r := w.r
 	w.inHandler = false
@@ -304,46 +304,36 @@ func (w *worker) fail(err error) {
 		w.failInOrder(err)
 		return
 	}
+	v := judge(err, len(w.claimed))
+	if v.done == len(w.claimed) {
+		return // next acknowledges it
+	}
 	cancelled := r.handlerCtx.Err() != nil
 	if r.cfg.Model == protocol.Broadcasting && !cancelled {
-		w.skip(err)
+		w.skip(v.done, err)
 		return
 	}
-	// The record leaves the batch it was pulled with: a message that waits for
-	// hours must not keep the memory of its neighbours.
-	for i := range w.claimed {
-		if w.claimed[i].attempts == 0 {
-			w.claimed[i].data = bytes.Clone(w.claimed[i].data)
-		}
-	}
-	first, n := w.claimed[0], len(w.claimed)
-	now := time.Now()
-	var sooner bool
-	var delay time.Duration
-	queue := w.h.queue
+	queue, first := w.h.queue, w.claimed[v.done]
+	failed, givers := 0, 0
 
 	r.mu.Lock()
+	r.counters.Consumed += w.ackLocked(w.claimed[:v.done])
 	if !cancelled {
-		r.counters.Failed += int64(n)
-		for _, t := range w.claimed {
-			attempts, ok := w.h.pq.fail(t.seq, t.data)
-			if !ok {
-				continue
+		for _, t := range w.claimed[v.done:] {
+			if w.h.pq.giveBack(t) {
+				failed++
+				r.backLocked(back{h: w.h, t: t, level: v.level, dead: v.dead})
 			}
-			delay = r.cfg.redeliveryDelay(attempts)
-			due := now.Add(delay)
-			sooner = sooner || len(r.retries) == 0 || due.Before(r.retries[0].due)
-			heap.Push(&r.retries, retry{due: due, h: w.h, seq: t.seq})
 		}
+		r.counters.Failed += int64(failed)
+		givers = r.startBacksLocked(queue.BrokerName)
 	}
 	w.releaseLocked()
 	r.mu.Unlock()
 
+	r.spawnBacks(queue.BrokerName, givers)
 	w.wakeLoops()
-	if sooner {
-		signal(r.sooner)
-	}
-	if !cancelled {
-		r.log.Warn("messages failed and are delivered again", "queue", queue, "offset", first.offset, "messages", n, "failures", first.attempts+1, "delay", delay, "error", err)
+	if failed > 0 {
+		r.log.Warn("messages failed and go back to their broker", "queue", queue, "offset", first.offset, "messages", failed, "level", v.level, "dead", v.dead, "error", err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
 )
 
 func TestFailedMessageComesAgainAfterTheDelayOfItsLevel(t *testing.T) {
@@ -49,45 +50,49 @@ func TestFailedMessageComesAgainAfterTheDelayOfItsLevel(t *testing.T) {
 			assert.Equal(t, i, d.times)
 		}
 		assert.Len(t, in.all(), len(want)+2, "the others came once")
-		for _, u := range w.updates(q) {
-			if u.at.Before(sent.Add(want[5])) {
-				assert.LessOrEqual(t, u.offset, int64(1), "the offset does not pass the failing message")
-			}
-		}
-		assert.Equal(t, int64(3), w.committed(q))
-		assert.Equal(t, Status{Received: 3, Consumed: 3, Failed: 5}, e.Status())
+		assert.Equal(t, int64(3), w.committed(q), "the offset passes what the broker has taken back")
+		retry, copies := w.retries("a")
+		assert.Equal(t, 5, copies)
+		assert.EqualValues(t, 5, w.committed(retry))
+		assert.Equal(t, Status{Received: 8, Consumed: 3, Failed: 5, SentBack: 5}, e.Status())
 	})
 }
 
-func TestEachFailureOfABatchWaitsForItself(t *testing.T) {
+func TestEachMessageOfAFailedBatchGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")
 		w.topic(testTopic, "a", 1)
 		w.send(queueOf("a", 0), numbered(0, 10)...)
-		var sizes []int
+		var got [][]string
 		var mu sync.Mutex
 		e, _ := w.member("c1", nil, func(c *Config) {
 			c.BatchSize, c.Concurrency = 4, 1
 			c.Handler = func(_ context.Context, msgs []*message.Ext) error {
 				mu.Lock()
 				defer mu.Unlock()
-				sizes = append(sizes, len(msgs))
+				var bodies []string
 				for _, m := range msgs {
-					if m.QueueOffset == 5 && m.ReconsumeTimes == 0 {
-						return errors.New("the whole batch")
-					}
+					bodies = append(bodies, string(m.Body))
+				}
+				got = append(got, bodies)
+				if msgs[0].ReconsumeTimes == 0 && msgs[0].QueueOffset == 4 {
+					return Done(1, errors.New("the rest of the batch"))
 				}
 				return nil
 			}
 		})
 		start(t, e)
 		synctest.Wait()
-		assert.Equal(t, []int{4, 4, 2}, sizes)
-		assert.Equal(t, Status{Received: 10, Consumed: 6, Failed: 4}, e.Status())
+		assert.Equal(t, [][]string{numbered(0, 4), numbered(4, 8), numbered(8, 10)}, got)
+		assert.Equal(t, Status{Received: 10, Consumed: 7, Failed: 3, SentBack: 3}, e.Status())
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		assert.Equal(t, []int{4, 4, 2, 4}, sizes)
-		assert.Equal(t, Status{Received: 10, Consumed: 10, Failed: 4}, e.Status())
+		var again []string
+		for _, bodies := range got[3:] {
+			again = append(again, bodies...)
+		}
+		assert.ElementsMatch(t, numbered(5, 8), again)
+		assert.Equal(t, Status{Received: 13, Consumed: 10, Failed: 3, SentBack: 3}, e.Status())
 	})
 }
 
@@ -139,7 +144,7 @@ func TestPanickingHandlerIsAFailure(t *testing.T) {
 		assert.Equal(t, 2, countLines(log, "consumer handler panicked"))
 		assert.Contains(t, log.String(), "handler bug")
 		assert.Contains(t, log.String(), "workers_test.go", "with the stack")
-		assert.Equal(t, Status{Received: 2, Consumed: 2, Failed: 2}, e.Status())
+		assert.Equal(t, Status{Received: 4, Consumed: 2, Failed: 2, SentBack: 2}, e.Status())
 	})
 }
 
@@ -158,7 +163,7 @@ func TestHandlerThatEndsItsGoroutineIsAFailure(t *testing.T) {
 		w.send(queueOf("a", 0), numbered(0, 5)...)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		assert.Equal(t, Status{Received: 5, Consumed: 5, Failed: 5}, e.Status(), "the worker was replaced")
+		assert.Equal(t, Status{Received: 10, Consumed: 5, Failed: 5, SentBack: 5}, e.Status(), "the worker was replaced")
 	})
 }
 
@@ -268,9 +273,20 @@ func commitModel(t *testing.T, seed uint64) {
 		queues = append(queues, queueOf(b, 0), queueOf(b, 1))
 	}
 	var mu sync.Mutex
-	done := make(map[message.Queue]map[int64]bool)
-	for _, q := range queues {
-		done[q] = make(map[int64]bool)
+	done := make(map[string]bool) // by body
+	for i, b := range []string{"a", "b"} {
+		refuse := newRand(seed ^ uint64(1000+i))
+		w.brokers[b].back = func(context.Context, *protocol.ConsumerSendMsgBackRequest) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if refuse.IntN(3) == 0 {
+				return protocol.Errorf(protocol.SystemError, "seeded refusal")
+			}
+			return nil
+		}
+		w.brokers[b].send = func(*protocol.SendMessageRequest) error {
+			return protocol.Errorf(protocol.SystemError, "no send either: the message waits here")
+		}
 	}
 	var handlers atomic.Int64
 	handle := func(ctx context.Context, msgs []*message.Ext) error {
@@ -285,7 +301,7 @@ func commitModel(t *testing.T, seed uint64) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, m := range msgs {
-			done[m.Queue][m.QueueOffset] = true
+			done[string(m.Body)] = true
 		}
 		return nil
 	}
@@ -295,8 +311,8 @@ func commitModel(t *testing.T, seed uint64) {
 		for _, q := range queues {
 			commit := w.committed(q)
 			for offset := range commit {
-				if !done[q][offset] {
-					require.Failf(t, "committed too far", "seed %d: %v committed at %d, but %d was never consumed", seed, q, commit, offset)
+				if !done[bodyAt(q, offset)] && !w.takenBack(q, offset) {
+					require.Failf(t, "committed too far", "seed %d: %v committed at %d, but %d was neither consumed nor taken back", seed, q, commit, offset)
 				}
 			}
 		}
@@ -317,8 +333,10 @@ func commitModel(t *testing.T, seed uint64) {
 	for step := range 60 {
 		q := queues[rnd.IntN(len(queues))]
 		n := rnd.IntN(30)
-		w.send(q, numbered(total[q], total[q]+n)...)
-		total[q] += n
+		for range n {
+			w.send(q, bodyAt(q, int64(total[q])))
+			total[q]++
+		}
 		if step%15 == 7 {
 			if second == nil {
 				second, _ = w.member(fmt.Sprintf("c%d", 2+step), nil, edit)
@@ -352,10 +370,20 @@ func commitModel(t *testing.T, seed uint64) {
 	if second != nil {
 		require.NoError(t, second.Shutdown(t.Context()))
 	}
-	time.Sleep(10 * time.Minute)
+	time.Sleep(time.Hour)
 	check()
 	for _, q := range queues {
-		assert.EqualValues(t, total[q], w.committed(q), "seed %d: everything is consumed in the end: %v", seed, q)
+		assert.EqualValues(t, total[q], w.committed(q), "seed %d: the offset comes to the end of %v", seed, q)
+		for offset := range total[q] {
+			assert.True(t, done[bodyAt(q, int64(offset))], "seed %d: everything is consumed in the end: %v at %d", seed, q, offset)
+		}
+	}
+	for _, b := range []string{"a", "b"} {
+		retry, copies := w.retries(b)
+		assert.EqualValues(t, copies, w.committed(retry), "seed %d", seed)
 	}
 	require.NotZero(t, handlers.Load())
 }
+
+// bodyAt is the body of a message in the model, unique over all queues.
+func bodyAt(q message.Queue, offset int64) string { return fmt.Sprint(q, " ", offset) }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,6 +39,7 @@ type world struct {
 	clients []*fakeClient
 	mute    bool // notices to members are lost
 	noNames bool // no name server answers
+	noRetry bool // heartbeats make no retry topic
 	slaves  bool // the members that are left of all broker groups are slaves
 }
 
@@ -56,6 +58,11 @@ type fakeBroker struct {
 	changed chan struct{}           // closed when something changed
 	pulls   []pullSeen
 	updates []update
+	back    func(context.Context, *protocol.ConsumerSendMsgBackRequest) error // nil: taken back
+	backs   []backSeen
+	send    func(*protocol.SendMessageRequest) error // nil: taken
+	sends   []sendSeen
+	again   map[message.Queue]map[int64]bool                                          // what was taken back
 	answer  func(*protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) // nil: not overridden
 	calls   map[string]int
 }
@@ -77,6 +84,16 @@ type pullSeen struct {
 	req    protocol.PullMessageRequest
 }
 
+type backSeen struct {
+	at  time.Time
+	req protocol.ConsumerSendMsgBackRequest
+}
+
+type sendSeen struct {
+	at  time.Time
+	req protocol.SendMessageRequest
+}
+
 type update struct {
 	at     time.Time
 	queue  message.Queue
@@ -95,7 +112,8 @@ func (w *world) addBroker(name string) *fakeBroker {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b := &fakeBroker{w: w, name: name, queues: make(map[message.Queue]*fakeQueue), commits: make(map[message.Queue]int64), resets: make(map[message.Queue]int64),
-		members: make(map[string]bool), locks: make(map[message.Queue]lock), changed: make(chan struct{}), calls: make(map[string]int)}
+		members: make(map[string]bool), locks: make(map[message.Queue]lock), changed: make(chan struct{}), calls: make(map[string]int),
+		again: make(map[message.Queue]map[int64]bool)}
 	w.brokers[name] = b
 	return b
 }
@@ -137,7 +155,7 @@ func (w *world) sendTagged(q message.Queue, tag string, bodies ...string) {
 func storedRecord(t testing.TB, q message.Queue, offset int64, tag, body string) []byte {
 	m := message.Message{Topic: q.Topic, Body: []byte(body), Tag: tag}
 	rec, err := message.AppendRecord(nil, &message.Record{
-		QueueID: int32(q.QueueID), QueueOffset: offset, Position: offset + 1,
+		QueueID: int32(q.QueueID), QueueOffset: offset, Position: int64(q.QueueID)<<20 + offset + 1,
 		BornTime: time.Now().UnixMilli(), StoreTime: time.Now().UnixMilli(),
 		BornHost: netip.MustParseAddrPort("127.0.0.1:1"), StoreHost: netip.MustParseAddrPort("127.0.0.1:2"),
 		Body: m.Body, Topic: q.Topic, Properties: string(m.AppendProperties(nil, fmt.Sprintf("K%d", offset))),
@@ -304,9 +322,10 @@ func (c *fakeClient) lookup(topic string) (*client.Route, bool, error) {
 			r.Subscribe = append(r.Subscribe, message.Queue{Topic: topic, BrokerName: name, QueueID: i})
 		}
 	}
+	r.Publish = r.Subscribe
 	c.w.mu.Unlock()
 	slices.SortFunc(r.TopicRoute.Brokers, func(a, b protocol.BrokerData) int { return strings.Compare(a.BrokerName, b.BrokerName) })
-	slices.SortFunc(r.Subscribe, message.Queue.Compare)
+	slices.SortFunc(r.Subscribe, message.Queue.Compare) // and Publish
 	c.mu.Lock()
 	old := c.routes[topic]
 	c.routes[topic] = r
@@ -438,10 +457,134 @@ func (f *fakeConn) Heartbeat(ctx context.Context, _ *protocol.HeartbeatRequest) 
 	if err := f.enter(ctx, "Heartbeat"); err != nil {
 		return nil, err
 	}
+	retry := message.Queue{Topic: message.RetryTopic(testGroup), BrokerName: f.b.name}
+	if f.b.queues[retry] == nil && !f.b.w.noRetry {
+		f.b.queues[retry] = new(fakeQueue)
+		if f.b.w.topics[retry.Topic] == nil {
+			f.b.w.topics[retry.Topic] = make(map[string]int)
+		}
+		f.b.w.topics[retry.Topic][f.b.name] = 1
+	}
 	notify := f.b.registerLocked(f.c.id, true)
 	f.b.w.mu.Unlock()
 	tell(notify)
 	return &protocol.HeartbeatResponse{}, nil
+}
+
+// ConsumerSendMsgBack stores the message again: in the retry queue after the delay
+// of its level, or at once as a dead letter.
+func (f *fakeConn) ConsumerSendMsgBack(ctx context.Context, r *protocol.ConsumerSendMsgBackRequest) (*protocol.ConsumerSendMsgBackResponse, error) {
+	if err := f.enter(ctx, "ConsumerSendMsgBack"); err != nil {
+		return nil, err
+	}
+	f.b.backs = append(f.b.backs, backSeen{time.Now(), *r})
+	back := f.b.back
+	f.b.w.mu.Unlock()
+	if back != nil {
+		if err := back(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	return &protocol.ConsumerSendMsgBackResponse{}, f.b.storeAgain(r)
+}
+
+func (f *fakeConn) SendMessage(ctx context.Context, r *protocol.SendMessageRequest) (*protocol.SendMessageResponse, error) {
+	if err := f.enter(ctx, "SendMessage"); err != nil {
+		return nil, err
+	}
+	defer f.b.w.mu.Unlock()
+	f.b.sends = append(f.b.sends, sendSeen{time.Now(), *r})
+	if f.b.send != nil {
+		if err := f.b.send(r); err != nil {
+			return nil, err
+		}
+	}
+	props := message.DecodeProperties(r.Properties)
+	level, err := strconv.Atoi(props[message.PropDelay])
+	if err != nil {
+		return nil, protocol.Errorf(protocol.MessageIllegal, "level %q", props[message.PropDelay])
+	}
+	delete(props, message.PropDelay)
+	host := netip.MustParseAddrPort("127.0.0.1:3")
+	f.b.putAfterLocked(level, message.Record{
+		BornTime: r.BornTime.UnixMilli(), BornHost: host, StoreHost: host, Flag: r.Flag, SysFlag: r.SysFlag,
+		ReconsumeTimes: r.ReconsumeTimes, Body: bytes.Clone(r.Body), Properties: message.EncodeProperties(props),
+	})
+	return &protocol.SendMessageResponse{}, nil
+}
+
+// putAfterLocked puts a record into the group's retry queue after the delay of a
+// level.
+func (b *fakeBroker) putAfterLocked(level int, rec message.Record) {
+	levels := []time.Duration{time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
+	time.AfterFunc(levels[min(level, len(levels))-1], func() {
+		b.w.mu.Lock()
+		defer b.w.mu.Unlock()
+		b.putLocked(message.Queue{Topic: message.RetryTopic(testGroup), BrokerName: b.name}, rec)
+		b.changedLocked()
+	})
+}
+
+// storeAgain puts a copy of a record into the group's retry topic when its delay
+// is over.
+func (b *fakeBroker) storeAgain(r *protocol.ConsumerSendMsgBackRequest) error {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	for q, k := range b.queues {
+		for _, rec := range k.records {
+			v := message.View(rec)
+			if id, _ := message.Property(string(v.Properties()), message.PropUniqKey); v.Position() != r.Position || id != r.MsgID {
+				continue
+			}
+			again, err := b.w.retried(v, q)
+			if err != nil {
+				return err
+			}
+			level := r.DelayLevel
+			if level == 0 {
+				level = 3 + int(v.ReconsumeTimes())
+			}
+			if level < 0 {
+				b.putLocked(message.Queue{Topic: message.DLQTopic(r.Group), BrokerName: b.name}, again)
+				return nil
+			}
+			if b.again[q] == nil {
+				b.again[q] = make(map[int64]bool)
+			}
+			b.again[q][v.QueueOffset()] = true
+			b.putAfterLocked(level, again)
+			return nil
+		}
+	}
+	return protocol.Errorf(protocol.SystemError, "look message by offset failed, %d", r.Position)
+}
+
+// retried returns the record of a message that goes back.
+func (w *world) retried(v message.View, q message.Queue) (message.Record, error) {
+	props := message.DecodeProperties(string(v.Properties()))
+	if props[message.PropRetryTopic] == "" {
+		props[message.PropRetryTopic] = q.Topic
+	}
+	return message.Record{
+		BornTime: v.BornTime(), BornHost: v.BornHost(), StoreHost: v.StoreHost(), Flag: v.Flag(), SysFlag: v.SysFlag(),
+		ReconsumeTimes: v.ReconsumeTimes() + 1, Body: v.Body(), Properties: message.EncodeProperties(props),
+	}, nil
+}
+
+// putLocked appends a record to a queue.
+func (b *fakeBroker) putLocked(q message.Queue, rec message.Record) {
+	k := b.queues[q]
+	if k == nil {
+		k = new(fakeQueue)
+		b.queues[q] = k
+	}
+	rec.Topic, rec.QueueID, rec.QueueOffset = q.Topic, int32(q.QueueID), k.min+int64(len(k.records))
+	rec.Position, rec.StoreTime = int64(len(k.records)+1)<<32, time.Now().UnixMilli()
+	data, err := message.AppendRecord(nil, &rec)
+	if err != nil {
+		panic(err)
+	}
+	k.records = append(k.records, data)
 }
 
 func (f *fakeConn) GetConsumerList(ctx context.Context, _ *protocol.GetConsumerListRequest) (*protocol.GetConsumerListResponse, error) {
@@ -622,6 +765,36 @@ func (f *fakeConn) PullMessage(ctx context.Context, r *protocol.PullMessageReque
 	}
 }
 
+// retries returns the retry queue of testGroup on a broker, and how many messages
+// lie in it.
+func (w *world) retries(broker string) (q message.Queue, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q = message.Queue{Topic: message.RetryTopic(testGroup), BrokerName: broker}
+	return q, len(w.brokers[broker].queues[q].records)
+}
+
+// takenBack tells whether a message's broker has stored it again.
+func (w *world) takenBack(q message.Queue, offset int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.brokers[q.BrokerName].again[q][offset]
+}
+
+// backs returns the send-backs that a broker saw.
+func (w *world) backs(broker string) []backSeen {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.brokers[broker].backs)
+}
+
+// sends returns the sends that a broker saw.
+func (w *world) sends(broker string) []sendSeen {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.brokers[broker].sends)
+}
+
 // inbox records what a handler got.
 type inbox struct {
 	mu   sync.Mutex
@@ -694,7 +867,7 @@ func (l *lines) String() string {
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// member makes an engine with RocketMQ's defaults.
+// member makes an engine with RocketMQ's defaults, but for ConsumeTimeout.
 func (w *world) member(id string, in *inbox, edit func(*Config)) (*Engine, *fakeClient) {
 	c := w.client(id)
 	cfg := Config{
@@ -707,8 +880,8 @@ func (w *world) member(id string, in *inbox, edit func(*Config)) (*Engine, *fake
 		Rebalance:    20 * time.Second, RebalanceRetry: time.Second, RouteRetry: time.Second,
 		LockRenew: 20 * time.Second, LockClientLife: 30 * time.Second, OrderlySuspend: time.Second,
 		OffsetPersist: 5 * time.Second, PullSuspend: 15 * time.Second, PullErrorDelay: 3 * time.Second, PullExpire: 120 * time.Second,
-		DelayLevels: []time.Duration{time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute},
-		Logger:      slog.New(slog.DiscardHandler),
+		MaxReconsume: GroupMaximum, ConsumeTimeout: 24 * time.Hour,
+		Logger: slog.New(slog.DiscardHandler),
 	}
 	if in != nil {
 		cfg.Handler = in.handle
