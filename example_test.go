@@ -524,6 +524,55 @@ func ExampleTimings() {
 }
 
 // Events tell what happens in a cluster.
+func ExamplePullConsumer() {
+	ctx := context.Background()
+	c := exampleCluster()
+	defer c.Close()
+	p, err := c.StartProducer(ctx, pocketmq.ProducerConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, body := range []string{"tea", "milk", "sugar"} {
+		if _, err := p.Send(ctx, &pocketmq.Message{Topic: "orders", Body: []byte(body)}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	co, err := c.StartPullConsumer(ctx, pocketmq.PullConsumerConfig{
+		Group: "billing", Subscriptions: map[string]pocketmq.Filter{"orders": {}}, From: pocketmq.FromFirstOffset,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for m, err := range co.Messages(ctx) { // asking for the next one finishes this one
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(string(m.Body))
+		if string(m.Body) == "sugar" {
+			break
+		}
+	}
+	if err := co.Commit(ctx); err != nil { // the last one too
+		log.Fatal(err)
+	}
+
+	q := co.Assignment()[0]
+	committed, err := co.Committed(ctx, q)
+	if err != nil {
+		log.Fatal(err)
+	}
+	res, err := co.Pull(ctx, q, 1, 1) // any place, at any time
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("committed:", committed, "at 1:", string(res.Messages[0].Body))
+	// Output:
+	// tea
+	// milk
+	// sugar
+	// committed: 3 at 1: milk
+}
+
 func ExampleEvent() {
 	ctx := context.Background()
 	var mu sync.Mutex

@@ -148,6 +148,10 @@ func TestPR04_ClientsRefuseIllegalNames(t *testing.T) {
 			assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "subscribe: %s", what)
 			_, err = c.StartConsumer(t.Context(), pocketmq.ConsumerConfig{Group: name, Subscriptions: all("T"), Handler: handler})
 			assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "consumer group: %s", what)
+			_, err = c.StartPullConsumer(t.Context(), pocketmq.PullConsumerConfig{Group: "g", Subscriptions: all(name)})
+			assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "pull consumer: %s", what)
+			_, err = c.StartPullConsumer(t.Context(), pocketmq.PullConsumerConfig{Group: name})
+			assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "pull consumer group: %s", what)
 			if name != "" { // "" = the default group
 				_, err = c.StartProducer(t.Context(), pocketmq.ProducerConfig{Group: name})
 				assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "producer group: %s", what)

@@ -483,6 +483,10 @@ func TestLK03_EverythingRefusesToWorkAfterClose(t *testing.T) {
 				_, err := c.StartConsumer(ctx, pocketmq.ConsumerConfig{Group: "g", Handler: handler})
 				return err
 			},
+			"StartPullConsumer": func() error {
+				_, err := c.StartPullConsumer(ctx, pocketmq.PullConsumerConfig{Group: "g"})
+				return err
+			},
 			"AddGroup":          func() error { return c.AddGroup(ctx, pocketmq.BrokerGroup{Name: "b"}) },
 			"AddNameServer":     func() error { return c.AddNameServer(ctx) },
 			"Kill":              func() error { return c.Kill("broker-a", 0) },

@@ -109,6 +109,13 @@ func (e *Engine) Pull(ctx context.Context, q message.Queue, offset int64, most i
 		r.refresh(ctx, q.Topic)
 		err = r.at(ctx, q, pullReadTimeout, read)
 	}
+	if err == nil && resp.Code == protocol.PullOffsetMoved && offset >= resp.MinOffset && offset <= resp.MaxOffset {
+		// News of a reset, which is not this reader's; a broker tells it once.
+		if e.Holds(q) == nil {
+			r.resetTo(q, resp.NextBeginOffset)
+		}
+		err = r.at(ctx, q, pullReadTimeout, read)
+	}
 	if err != nil {
 		return nil, r.cut(fmt.Sprintf("pull of %v at %d", q, offset), err)
 	}
@@ -132,6 +139,13 @@ func (e *Engine) Pull(ctx context.Context, q message.Queue, offset int64, most i
 		out.Messages = append(out.Messages, m)
 	}
 	return out, nil
+}
+
+// resetTo has a queue that is held go on where a reset of the group says.
+func (r *run) resetTo(q message.Queue, offset int64) {
+	if r.seek(q, offset, true) {
+		r.log.Warn("the group was reset, going on where the broker says", "queue", q, "next", offset)
+	}
 }
 
 // begin counts the caller as a goroutine of the run; false when that has halted.

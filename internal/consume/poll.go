@@ -246,14 +246,23 @@ func (e *Engine) Seek(q message.Queue, offset int64) error {
 	if r == nil {
 		return e.Holds(q)
 	}
+	if !r.seek(q, offset, !r.cfg.ManualCommit) {
+		return e.Holds(q)
+	}
+	return nil
+}
+
+// seek has a queue go on at offset, and commits that if it is to; false when it is
+// not held.
+func (r *run) seek(q message.Queue, offset int64, commit bool) bool {
 	r.mu.Lock()
 	h := r.held[q]
 	if h == nil {
 		r.mu.Unlock()
-		return e.Holds(q)
+		return false
 	}
 	r.cached -= h.pq.reset(offset)
-	endTurn := h.moveLocked(offset, !r.cfg.ManualCommit)
+	endTurn := h.moveLocked(offset, commit)
 	wake := r.roomLocked(nil, h)
 	r.mu.Unlock()
 	if endTurn != nil {
@@ -262,7 +271,7 @@ func (e *Engine) Seek(q message.Queue, offset int64) error {
 	for _, other := range wake {
 		signal(other.room)
 	}
-	return nil
+	return true
 }
 
 // Commit commits, for each queue held, the offset behind the last message that
