@@ -216,8 +216,8 @@ func TestProcessQueueJumps(t *testing.T) {
 		return list
 	}
 	take := func(p *processQueue, n int) (offsets []int64) {
-		for _, x := range p.take(nil, n) {
-			_, _ = p.ack(x.seq)
+		for _, x := range p.take(nil, n, 0) {
+			_, _ = p.ack(x)
 			offsets = append(offsets, x.offset)
 		}
 		return offsets
