@@ -384,3 +384,30 @@ func TestAPullConsumersCloseDoesNotWaitForSilentBrokers(t *testing.T) {
 		c.Network().HealAll()
 	})
 }
+
+// A reset is news for whoever polls: it takes effect at once, and what was fetched
+// before does not count.
+func TestAResetReachesAPullConsumer(t *testing.T) {
+	for _, manual := range []bool{false, true} {
+		t.Run(fmt.Sprint("manual commit ", manual), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var events eventLog
+				c, p, q := queueOf(t, 100, pocketmq.ClusterConfig{OnEvent: events.add})
+				co := puller(t, c, pocketmq.PullConsumerConfig{Subscriptions: all("T"), ManualCommit: manual})
+				assert.Equal(t, between(0, 100), drained(t, co))
+				require.NoError(t, co.Commit(t.Context()))
+				sendNumbers(t, p, q, 100, 110)
+				synctest.Wait() // they are fetched
+				require.NoError(t, c.Admin().SetOffset(t.Context(), "g", q, 95))
+				synctest.Wait()
+				assert.Equal(t, int64(95), committedBy(t, co, q))
+				assert.Equal(t, between(95, 110), drained(t, co))
+				require.NoError(t, c.Admin().SkipBacklog(t.Context(), "g", "T"))
+				assert.Empty(t, drained(t, co))
+				require.NoError(t, co.Commit(t.Context()))
+				assert.Equal(t, int64(110), committedBy(t, co, q))
+				assert.NotEmpty(t, eventsOf[pocketmq.OffsetJumped](&events))
+			})
+		})
+	}
+}
