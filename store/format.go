@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -33,6 +34,17 @@ type identity struct {
 	Cluster string `json:"cluster"`
 	Broker  string `json:"broker"`
 	ID      int64  `json:"id"`
+	// CRC is that of the line without it, in hexadecimal. A folder of before it was
+	// written has none.
+	CRC string `json:"crc32c,omitempty"`
+}
+
+// sealed is i with its checksum.
+func (i identity) sealed() identity {
+	i.CRC = ""
+	text, _ := json.Marshal(i) // strings and integers
+	i.CRC = fmt.Sprintf("%08x", crc32.Checksum(text, castagnoli))
+	return i
 }
 
 func (i identity) String() string {
@@ -97,7 +109,7 @@ func (c Config) identify(sync syncer) error {
 		return err
 	}
 	if theirs == nil {
-		text, err := json.Marshal(mine)
+		text, err := json.Marshal(mine.sealed())
 		if err != nil {
 			return fmt.Errorf("store: encode %s: %w", formatName, err)
 		}
@@ -110,7 +122,7 @@ func (c Config) identify(sync syncer) error {
 		}
 		return nil
 	}
-	theirs.Format = currentFormat
+	theirs.Format, theirs.CRC = currentFormat, ""
 	if *theirs != mine {
 		return fmt.Errorf("store: folder %s belongs to %v, not to %v; give each broker a folder of its own: %w", c.Dir, *theirs, mine, ErrForeign)
 	}
@@ -131,6 +143,9 @@ func readIdentity(dir string) (*identity, error) {
 	if err := json.Unmarshal(text, &id); err != nil || id.Format < 1 {
 		return nil, fmt.Errorf("store: folder %s holds a file %s that is not a store's; choose an empty folder or restore that file: %w", dir, formatName, ErrNotAStore)
 	}
+	if id.CRC != "" && id != id.sealed() {
+		return nil, fmt.Errorf("store: file %s in folder %s is damaged: it does not match its own checksum; restore it from a copy: %w", formatName, dir, ErrNotAStore)
+	}
 	if id.Format > currentFormat {
 		return nil, fmt.Errorf("store: folder %s has format %d, this build reads %d; upgrade pocketmq: %w", dir, id.Format, currentFormat, ErrNewerFormat)
 	}
@@ -144,7 +159,7 @@ func checkNew(dir string) error {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case lockName, configName, formatName + tempSuffix:
+		case lockName, configName, formatName + tempSuffix, "lost+found": // the last one is a new disk's
 		default:
 			return fmt.Errorf("store: folder %s is not empty and has no %s file (it holds %q), so it is not a store's; choose an empty folder: %w", dir, formatName, e.Name(), ErrNotAStore)
 		}

@@ -3,6 +3,7 @@ package store
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -100,4 +101,41 @@ func TestEveryFolderThatOpenMakesIsMadeDurable(t *testing.T) {
 		assert.True(t, synced[dir], dir)
 	}
 	assert.False(t, synced[filepath.Dir(root)], "what was there before is not ours")
+}
+
+func TestADamagedFORMATIsToldApartFromAnother(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	mustClose(t, mustOpen(t, cfg))
+	path := filepath.Join(cfg.Dir, formatName)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), "broker-a", "broker-b", 1)), 0o640))
+	_, err = Open(cfg)
+	require.ErrorIs(t, err, ErrNotAStore)
+	assert.ErrorContains(t, err, "is damaged")
+	assert.ErrorContains(t, err, "restore it")
+
+	// One without a checksum is of before there was one.
+	require.NoError(t, os.WriteFile(path, []byte(`{"format":1,"cluster":"c","broker":"broker-a","id":0}`+"\n"), 0o640))
+	mustClose(t, mustOpen(t, cfg))
+}
+
+func TestAFolderMayHoldWhatOthersPutThere(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	require.NoError(t, os.Mkdir(filepath.Join(cfg.Dir, "lost+found"), 0o700))
+	s := mustOpen(t, cfg)
+	put(t, s, "T", 0, "m")
+	mustClose(t, s)
+	for _, dir := range []string{cfg.Dir, filepath.Join(cfg.Dir, commitLogName), filepath.Dir(lastSegment(t, cfg.Dir))} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, ".DS_Store"), []byte("x"), 0o640))
+	}
+	in, err := Inspect(t.Context(), cfg.Dir)
+	require.NoError(t, err)
+	assert.Equal(t, OpensClean, in.Opens)
+	s = mustOpen(t, cfg)
+	assertBodies(t, s, "T", 0, []string{"m"})
+	put(t, s, "T", 0, "n")
+	mustClose(t, s)
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"slices"
@@ -149,7 +150,7 @@ func (t *queueTracker) attribute(lost []span, hints []hint, exact int64) (map[in
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(gaps, func(a, b gap) int { return compare(a.after, b.after) })
+	slices.SortFunc(gaps, func(a, b gap) int { return cmp.Compare(a.after, b.after) })
 	var open gapHeap
 	for _, s := range lost {
 		for p := s.first; p <= s.last; p++ {
@@ -185,8 +186,6 @@ func (t *queueTracker) attribute(lost []span, hints []hint, exact int64) (map[in
 	}
 	return places, nil
 }
-
-func compare(a, b int64) int { return int(min(1, max(-1, a-b))) }
 
 func (g gap) unfilled() error {
 	return fmt.Errorf("%w: topic %q queue %d: offsets %d to %d are missing between the positions %d and %d, but nothing is lost there that they could have been",

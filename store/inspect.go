@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -211,7 +210,7 @@ func (in *inspector) files() {
 		path := filepath.Join(s.dir, firstName)
 		in.find(Finding{
 			Kind: FindingBeginning, Path: path, First: s.first,
-			Text:   fmt.Sprintf("%s, which tells where the log begins, is damaged; the first file there is begins at position %d, and whether there should be others before it is not known", path, s.first),
+			Text:   fmt.Sprintf("%s: %s; the first file there is begins at position %d, and whether there should be others before it is not known", path, in.folder.recovery.lost, s.first),
 			Remedy: "restore the file from a copy, or take the first file for the beginning with inspect --salvage",
 		})
 	}
@@ -516,15 +515,9 @@ func (in *inspector) stray() (string, error) {
 	if len(files) == 0 {
 		return "", nil
 	}
-	dir := files[len(files)-1].dir
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
+	stray, err := files[len(files)-1].stray()
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
 	}
-	for _, e := range entries {
-		if e.Name() != segmentName {
-			return filepath.Join(dir, e.Name()), nil
-		}
-	}
-	return "", nil
+	return stray, err
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -51,6 +52,9 @@ type recovery struct {
 	first  int64  // position at which the log must begin
 	synced int64  // proven so far
 	lost   string // why it is not known where the log begins; empty when it is
+	// unmarked means that neither a mark nor a checkpoint tells where the log begins:
+	// it does at 1, if a file does.
+	unmarked bool
 	// leftovers are the folders of deleted files that are still there.
 	leftovers []string
 
@@ -153,6 +157,8 @@ func (s *Store) beginning(cp *checkpoint) (r recovery, at beginning, err error) 
 		r.first, at = cp.min, beginning{queues: cp.starts(), again: true}
 	case bad:
 		r.lost = "it tells where the log begins, and is damaged"
+	case cp == nil || cp.position == 0:
+		r.unmarked = true
 	}
 	s.log.origin.base = r.first
 	// Nothing is deleted before all below the new beginning is synced.
@@ -331,6 +337,12 @@ func (r *recovery) examine() error {
 	}
 	if base := r.files[0].base; base > r.first {
 		r.end = r.first - 1
+		if r.unmarked {
+			r.lost = "it tells where the log begins, and is missing, or else files are"
+			r.synced = max(r.synced, r.first)
+			r.bad = &badEntry{position: r.first, reason: r.lost}
+			return nil
+		}
 		r.bad = &badEntry{position: r.first, reason: fmt.Sprintf("the file is missing; the first one begins at position %d", base)}
 		return r.weigh(nil)
 	}
@@ -509,19 +521,29 @@ func (c *commitLog) rewrite(f *logFile, off int64) error {
 	return errors.Join(err, file.Close())
 }
 
-// checkAlone refuses anything beside the segment: the wal would take it for a
-// part of the log.
+// checkAlone refuses a file beside the segment that the wal would take for a part
+// of the log.
 func (f *logFile) checkAlone() error {
+	stray, err := f.stray()
+	if err == nil && stray != "" {
+		err = damagef(stray, f.base, "the file does not belong there, but would be read; move it away")
+	}
+	return err
+}
+
+// stray is a file beside the segment that a wal would read: it takes each whose
+// name begins with a number of 20 digits.
+func (f *logFile) stray() (string, error) {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, e := range entries {
-		switch e.Name() {
-		case segmentName:
-		default:
-			return damagef(filepath.Join(f.dir, e.Name()), f.base, "the file does not belong there; remove it")
+		if name := e.Name(); name != segmentName && len(name) >= len(segmentName) {
+			if _, err := strconv.ParseUint(name[:len(segmentName)], 10, 64); err == nil {
+				return filepath.Join(f.dir, name), nil
+			}
 		}
 	}
-	return nil
+	return "", nil
 }

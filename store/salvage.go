@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -339,13 +340,7 @@ func gapsOf(places map[int64]place) []QueueGap {
 		list = append(list, at)
 	}
 	slices.SortFunc(list, func(a, b place) int {
-		if c := strings.Compare(a.key.Topic, b.key.Topic); c != 0 {
-			return c
-		}
-		if a.key.ID != b.key.ID {
-			return a.key.ID - b.key.ID
-		}
-		return compare(a.offset, b.offset)
+		return cmp.Or(strings.Compare(a.key.Topic, b.key.Topic), cmp.Compare(a.key.ID, b.key.ID), cmp.Compare(a.offset, b.offset))
 	})
 	gaps := []QueueGap{}
 	for _, at := range list {

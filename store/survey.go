@@ -305,5 +305,5 @@ func borrow(dir string) (release func() error, err error) {
 }
 
 func inUse(dir string) error {
-	return fmt.Errorf("store: folder %s is in use by an open store; stop its broker, or copy the folder and look at the copy: %w", dir, ErrInUse)
+	return fmt.Errorf("store: folder %s is in use by an open store, or by another inspect; stop its broker, or look at a copy made while it was stopped: %w", dir, ErrInUse)
 }

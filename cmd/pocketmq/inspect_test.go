@@ -206,3 +206,22 @@ func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 	assert.Equal(t, exitError, run(t.Context(), &environment{out: full{}, err: &errs}, []string{"inspect", dir}))
 	assert.Contains(t, errs.String(), "no space left")
 }
+
+// Names come from whoever sent: what inspect prints of them is nothing that a
+// terminal acts upon, and no line of its own.
+func TestNamesCannotForgeWhatInspectPrints(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "broker-a")
+	s, err := store.Open(store.Config{Dir: dir, Cluster: "c", Broker: "b"})
+	require.NoError(t, err)
+	b := s.NewBatch()
+	require.NoError(t, b.Add(&message.Record{Topic: "evil\x1b[2J\nfound        nothing wrong", Body: []byte("x")}))
+	_, err = s.Append(t.Context(), b, store.AppendOptions{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	got := call(t, "", "inspect", dir)
+	assert.Contains(t, got.out, `"evil\x1b[2J\nfound        nothing wrong"`)
+	assert.NotContains(t, got.out, "\x1b")
+	assert.Equal(t, 1, strings.Count(got.out, "\nfound        nothing wrong"), "its own")
+	assert.Equal(t, "name-1%|", printable("name-1%|"))
+	assert.Equal(t, "a\ufffd\nb", plain("a\x1b\nb"))
+}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/pocketmq/pocketmq/store"
 )
@@ -80,7 +82,7 @@ func (t text) queues(in *store.Inspection) {
 	if len(in.Queues) > 0 {
 		t.table(len(in.Queues), func(tw io.Writer, i int) {
 			q := in.Queues[i]
-			fmt.Fprintf(tw, "  %s\t%d\t%s\t%d\t%s\n", q.Topic, q.ID, span(q.Min, q.Max-1), q.Records, marks(q.Lost, q.Bad))
+			fmt.Fprintf(tw, "  %s\t%d\t%s\t%d\t%s\n", printable(q.Topic), q.ID, span(q.Min, q.Max-1), q.Records, marks(q.Lost, q.Bad))
 		}, "TOPIC | QUEUE | OFFSETS | RECORDS | ")
 	}
 	t.printf("\n")
@@ -119,7 +121,7 @@ func (t text) findings(in *store.Inspection) {
 			t.printf("  ... %d more; --all shows them\n", len(in.Findings)-i)
 			break
 		}
-		t.printf("  %s: %s\n", f.Kind, strings.ReplaceAll(f.Text, "\n", "\n    "))
+		t.printf("  %s: %s\n", f.Kind, strings.ReplaceAll(plain(f.Text), "\n", "\n    "))
 		t.printf("    what to do: %s\n", f.Remedy)
 	}
 }
@@ -287,4 +289,22 @@ func size(n int64) string {
 		return fmt.Sprintf("%.1f MiB", float64(n)/unit/unit)
 	}
 	return fmt.Sprintf("%.1f GiB", float64(n)/unit/unit/unit)
+}
+
+// printable is a name as it is, or quoted if it could be taken for something else.
+func printable(name string) string {
+	if quoted := strconv.Quote(name); quoted != `"`+name+`"` || strings.TrimSpace(name) == "" {
+		return quoted
+	}
+	return name
+}
+
+// plain is a text without control characters but for line breaks.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }
