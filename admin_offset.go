@@ -222,7 +222,7 @@ func (a *Admin) outside(ctx context.Context, m master, q MessageQueue, offset in
 // that names those; call it again. Errors: as SetOffset's. Java:
 // resetOffsetByTimestamp.
 func (a *Admin) ResetOffsets(ctx context.Context, group, topic string, to time.Time) (map[MessageQueue]int64, error) {
-	if to.UnixMilli() < 0 {
+	if to.Before(time.UnixMilli(0)) {
 		to = time.UnixMilli(0) // the zero time would mean the end
 	}
 	return a.reset(ctx, group, topic, to)

@@ -151,6 +151,7 @@ var goroutineOwners = map[string]string{
 	"internal/consume/locks.go":   "one request for locks per broker: joined before the function returns",
 	"internal/consume/offsets.go": "one commit per broker: joined before the function returns",
 	"internal/consume/run.go":     "all goroutines of an engine: its Close joins them",
+	"store/diskguard.go":          "a call of FreeBytes, the user's: Close, Kill, PowerOff and Discard wait 10 s for it",
 	"store/recover.go":            "readers of file headers: joined before the open goes on",
 	"store/store.go":              "the flusher and the janitor of a store: Close, Kill and Discard join it",
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,20 +52,24 @@ type BrokerConfig struct {
 	DefaultTopicQueues     int   // most queues of an auto-created topic [8] (defaultTopicQueueNums)
 	MaxMessageSize         int   // bytes of a body as it arrives, of a batch in all [4 MiB] (maxMessageSize)
 	CommitLogFileSize      int64 // bytes; a soft limit of each commit-log file [4 MiB], at least 4 KiB (mappedFileSizeCommitLog)
-	CacheBytes             int64 // bytes of the cache for random reads of older messages, made by the first [32 MiB], at least 1 MiB; -1 = none
+	CacheBytes             int64 // bytes of the cache for random reads of older messages, made by the first [32 MiB], 1 MiB to 1 TiB; -1 = none
 
 	// What is kept. Whole commit-log files go, oldest first, with all that
 	// refers to them; consumers go on at what is left.
 	Retention      time.Duration // a file goes when all its messages are older [72 h]; -1 = never (fileReservedTime)
 	RetentionBytes int64         // the oldest file goes while the commit log is larger [no bound]; -1 = no bound
 	// MinFreeBytes refuses sends with ErrDiskFull while less of the disk is free
-	// [256 MiB], and lets the oldest files go below four times that; -1 = no such
-	// guard. Reads go on, and so do sends once there is space again. A throwaway
-	// cluster has no guard.
+	// [256 MiB]; -1 = no such guard. Below four times that the oldest files go,
+	// consumed or not (MessagesDeleted): as many as it takes, and none when all of
+	// them would not suffice. Reads go on, and so do sends once there is space again.
+	// A throwaway cluster has no guard.
 	MinFreeBytes int64
 	// FreeBytes tells how much may still be written to the disk of a folder; nil
-	// asks the operating system. It is called by Start and then by a goroutine of
-	// the broker, one call at a time, and must not block for long.
+	// asks the operating system. It is called on a goroutine of its own, one call at
+	// a time. While it fails, panics or does not return, the space counts as unknown
+	// and nothing is refused; Close waits 10 s for it, then says ErrHandlersRunning.
+	// It needs a Dir: ClusterConfig{Dir: dir, Groups: []BrokerGroup{{Name:
+	// "broker-a", Config: BrokerConfig{FreeBytes: f}}}}.
 	FreeBytes func(dir string) (int64, error)
 
 	Timings Timings
@@ -173,6 +178,9 @@ func (cfg BrokerConfig) withDefaults(p *problems) BrokerConfig {
 	if cfg.CacheBytes != -1 && cfg.CacheBytes < store.MinCacheBytes {
 		p.add("CacheBytes is %d, at least %d are needed (0 = %d, -1 = no cache)", cfg.CacheBytes, store.MinCacheBytes, store.DefaultCacheBytes)
 	}
+	if cfg.CacheBytes > store.MaxCacheBytes {
+		p.add("CacheBytes is %d, at most %d are allowed", cfg.CacheBytes, int64(store.MaxCacheBytes))
+	}
 	cfg.Topics = checkTopics(p, cfg.Topics, cfg.Cluster, cfg.Name)
 	cfg.NameServers = append([]string(nil), cfg.NameServers...)
 	cfg.Timings.validate(p)
@@ -252,6 +260,20 @@ func (b *Broker) open(ctx context.Context) (err error) {
 			}
 			r.events.emit(b.node, func(e EventBase) Event { return StoreRepaired{e, cut} })
 		},
+		Full: func(full *store.DiskFullError) {
+			r.events.emit(b.node, func(e EventBase) Event {
+				if full == nil {
+					return StoreRepaired{EventBase: e}
+				}
+				return StoreFenced{e, fenced(full)}
+			})
+		},
+		Deleted: func(d store.Deletion) {
+			r.events.emit(b.node, func(e EventBase) Event { return MessagesDeleted{e, string(d.Reason), d.Files, d.First, d.Last} })
+		},
+		Damaged: func(err error) {
+			r.events.emit(b.node, func(e EventBase) Event { return DamageFound{e, err} })
+		},
 		Retention: b.cfg.Retention, RetentionBytes: b.cfg.RetentionBytes,
 		MinFreeBytes: b.cfg.MinFreeBytes, FreeBytes: b.cfg.FreeBytes,
 	}); err != nil {
@@ -289,8 +311,9 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	}
 	// A damaged store ends, for now, where its damage begins: progress beyond is
 	// kept for the time when it is repaired.
-	if errors.Is(r.store.Err(), store.ErrReadOnly) {
-		b.log.Error("store opened read-only", "err", r.store.Err())
+	if err := r.store.Err(); errors.Is(err, store.ErrReadOnly) {
+		b.log.Error("store opened read-only", "err", err)
+		r.events.emit(b.node, func(e EventBase) Event { return StoreFenced{e, fenced(err)} })
 	} else if n := r.offsets.Clamp(r.store.MaxOffset); n > 0 {
 		b.log.Warn("committed offsets lay beyond their queues and were lowered", "offsets", n)
 	}
@@ -363,13 +386,28 @@ func (b *Broker) stop(closeStore func(*store.Store) error, persist bool) error {
 		if persist {
 			errs = append(errs, r.offsets.Persist(), r.settings.Persist(), r.closeDelays())
 		}
-		errs = append(errs, closeStore(r.store))
+		errs = append(errs, hooked(closeStore(r.store)))
 		if !b.wire.shared {
 			errs = append(errs, r.events.close())
 		}
 		b.log.Info("broker closed")
 		return errors.Join(errs...)
-	}, func() error { return b.run.Load().events.close() })
+	}, func() error {
+		r := b.run.Load()
+		if err := hooked(r.store.Close()); errors.Is(err, ErrHandlersRunning) {
+			return err
+		}
+		return r.events.close()
+	})
+}
+
+// hooked makes an error of a store whose FreeBytes does not return one that says
+// that user code runs.
+func hooked(err error) error {
+	if errors.Is(err, store.ErrHookRunning) {
+		return errors.Join(err, ErrHandlersRunning)
+	}
+	return err
 }
 
 // Name returns the name of the broker's group.
@@ -409,7 +447,7 @@ func fenced(err error) error {
 	case !errors.Is(err, store.ErrDiskFull):
 		return protocol.Tagged(err.Error(), ErrFenced, err)
 	case !errors.Is(err, store.ErrFenced):
-		return protocol.Tagged(err.Error(), ErrDiskFull, err)
+		return protocol.Tagged(strings.Replace(err.Error(), "(Config.", "(BrokerConfig.", 1), ErrDiskFull, err)
 	}
 	return protocol.Tagged(err.Error(), ErrDiskFull, ErrFenced, err)
 }
@@ -437,7 +475,7 @@ func (b *Broker) Status() BrokerStatus {
 		MinPosition: pos.Min, WrittenPosition: pos.Written, SyncedPosition: pos.Synced, DispatchedPosition: pos.Dispatched,
 		Cut: r.store.Cut(), HeldPulls: r.waiters.Held(), Connections: int(r.conns.Load()),
 		PutRate: r.puts.perSecond(now), GetRate: r.gets.perSecond(now),
-		Err: fenced(r.store.Err()),
+		Err: fenced(r.store.Err()), Damage: r.store.Damage(),
 	}
 	switch err := b.life.use(); {
 	case err != nil:

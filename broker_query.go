@@ -66,9 +66,9 @@ func (s *brokerSession) queryMessage(ctx context.Context, q *protocol.QueryMessa
 		records, err := s.store.QueryKey(ctx, store.KeyQuery{
 			Topic: q.Topic, Key: q.Key, From: wholeMillis(q.From), To: wholeMillis(q.To), Below: q.Below, Max: most, MaxBytes: maxQueryBytes,
 		})
-		if err != nil {
+		if err != nil && len(records) == 0 {
 			return nil, s.storeError(err)
-		}
+		} // else a damaged record among others, which DamageFound tells of
 		bytes := 0
 		for _, rec := range records {
 			bytes += len(rec)
@@ -151,5 +151,5 @@ func wholeMillis(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
 	}
-	return time.UnixMilli(t.UnixMilli())
+	return t.Truncate(time.Millisecond)
 }

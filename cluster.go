@@ -175,6 +175,9 @@ func (cfg ClusterConfig) checkGroup(p *problems, g BrokerGroup) {
 			own.add("Config.%s belongs to the cluster, leave it empty", f.name)
 		}
 	}
+	if cfg.Dir == "" && g.Config.FreeBytes != nil {
+		own.add("Config.FreeBytes is for clusters with a Dir: a throwaway one has no guard of the disk")
+	}
 	if len(g.Addrs) > 1 {
 		own.add("Addrs has %d addresses for 1 member", len(g.Addrs))
 	}

@@ -107,19 +107,42 @@ type BrokerAvoided struct {
 	Until   time.Time     // until then the broker gets nothing as long as there is another
 }
 
-// StoreFenced: a broker's store refuses writes after a failed write or sync.
+// StoreFenced: a broker's store refuses writes. Err says why: after a failed write
+// or sync it is ErrFenced; because there is too little space on the disk,
+// ErrDiskFull; because its log was found damaged at Start, ErrFenced, and its text
+// names file and position. The first of these ends with Cluster.Kill and Restart, or
+// with Close and a new broker on the same folder, which lose nothing acknowledged;
+// the second by itself; the third when the folder has been salvaged.
 type StoreFenced struct {
 	EventBase
 	Err error
 }
 
 // StoreRepaired: a broker's store takes writes again. After StoreFenced that was
-// in place, and Cut counts messages whose sends had failed. At a start it means
+// in place, and Cut counts messages whose sends had failed; 0 when they were only
+// refused for a lack of space. At a start it means
 // that a torn end was cut off the log, and Cut, as in BrokerStatus, counts messages
 // of which nothing proved that they had been synced.
 type StoreRepaired struct {
 	EventBase
 	Cut int
+}
+
+// MessagesDeleted: a broker deleted old messages, consumed or not.
+type MessagesDeleted struct {
+	EventBase
+	Reason   string // "age" (BrokerConfig.Retention), "size" (RetentionBytes), "space" (MinFreeBytes)
+	Files    int    // of the commit log
+	From, To int64  // positions, both included
+}
+
+// DamageFound: a broker has met stored data that is damaged, once for each place.
+// Sends go on; what is damaged cannot be read, and a consumer group that needs it
+// waits there until the folder has been salvaged, or until an admin sets its offset
+// behind.
+type DamageFound struct {
+	EventBase
+	Err error // names file and position
 }
 
 // eventBuffer bounds what may wait for a slow OnEvent.

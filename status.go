@@ -28,7 +28,8 @@ type BrokerStatus struct {
 	Cut                                                              int // records cut from a torn end at the last open
 	HeldPulls, Connections                                           int
 	PutRate, GetRate                                                 float64 // messages a second since the Status call before this one (at least a second apart), or since Start
-	Err                                                              error   // what fenced the store; nil when nothing did
+	Err                                                              error   // why the store takes no messages: a failed write, damage found at Start, a full disk; nil when it does
+	Damage                                                           error   // the first damage that a read has met since Start; sends go on. See DamageFound
 }
 
 // GroupStatus is a snapshot of a consumer group: as one broker sees it

@@ -27,6 +27,8 @@ const (
 	// typicalBlock is what the number of access counters is derived from: ten
 	// for each block that fits.
 	typicalBlock = 8 << 10
+	// maxCounters bounds what a cache takes before there is anything in it.
+	maxCounters = 1 << 20
 	// blockOverhead is what a block takes beside the bytes of the file.
 	blockOverhead = 8*indexStep + 48
 	// cacheTick is the period, in seconds, of the ticker for entries that
@@ -128,10 +130,10 @@ func (c *blockCache) make() error {
 	if c.cache != nil || c.closed {
 		return nil
 	}
-	c.missed = make([]atomic.Int64, 2*c.budget/typicalBlock)
+	c.missed = make([]atomic.Int64, min(2*c.budget/typicalBlock, maxCounters))
 	var err error
 	c.cache, err = ristretto.NewCache(&ristretto.Config[int64, *recordBlock]{
-		NumCounters: max(1000, 10*c.budget/typicalBlock),
+		NumCounters: min(max(1000, 10*c.budget/typicalBlock), 10*maxCounters),
 		MaxCost:     c.budget - c.maxWaiting(),
 		BufferItems: 64,
 		// It is asked once for each block that the cache looks at.

@@ -23,8 +23,7 @@ const (
 
 // checkpoint is what is known about the store at one moment: how far the log is
 // synced, and the consume queues and key index as they are after the record at
-// position.
-// Replay of the log goes on from there.
+// position. Replay of the log goes on from there.
 type checkpoint struct {
 	clean    bool
 	synced   int64 // proof for recovery: the log up to here was synced

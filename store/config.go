@@ -18,6 +18,7 @@ const (
 	DefaultCacheBytes         = 32 << 20
 	MinFileSize               = 4 << 10
 	MinCacheBytes             = 1 << 20
+	MaxCacheBytes             = 1 << 40
 )
 
 // Config says where a store lies and how it flushes. It is copied by Open.
@@ -57,12 +58,17 @@ type Config struct {
 	RetentionBytes int64
 	// MinFreeBytes is how much of the disk must be free: with less, appends fail
 	// with [ErrDiskFull] until there is more, and reads go on. With less than four
-	// times as much, the oldest commit-log files are deleted whatever their age. 0
-	// means 256 MiB; negative means no such guard, as does Throwaway.
+	// times as much, the oldest commit-log files are deleted whatever their age and
+	// whoever has read them, but for the last one: as many as it takes, and none
+	// when all of them would not suffice. 0 means 256 MiB; negative means no such
+	// guard, as does Throwaway.
 	MinFreeBytes int64
 	// FreeBytes asks how much an ordinary user may still write to the disk of a
-	// folder. Nil asks the operating system. It is called by Open and by a
-	// goroutine of the store, which it must not block for long.
+	// folder. Nil asks the operating system. It is called on a goroutine of its own,
+	// one call at a time. While it fails, panics or does not return, the space is not
+	// known, and nothing is refused or deleted for it. Open waits a second for the
+	// first call, and Close, Kill, PowerOff and Discard 10 s for the last: then they
+	// return [ErrHookRunning].
 	FreeBytes func(dir string) (int64, error)
 	// CleanInterval is how often the store looks whether there is something to
 	// tidy up that nothing else tells it of. 0 means 10 s. RocketMQ:
@@ -70,7 +76,7 @@ type Config struct {
 	CleanInterval time.Duration
 	// CacheBytes bounds the memory of the cache for random reads of older files;
 	// it takes none before the first of them. 0 means 32 MiB, -1 no cache; at
-	// least 1 MiB.
+	// least 1 MiB, at most 1 TiB.
 	CacheBytes int64
 	// DelayLevels are the delays of the levels of message.ScheduleTopic: a record
 	// of its queue n shows with its store time plus level n + 1 as the tags code of
@@ -92,10 +98,17 @@ type Config struct {
 	// delays every appender: it must be fast, must not block and must not call
 	// Append, Close, Kill, PowerOff or Discard.
 	Arrived func(topic string, queueID int, offset int64, tagsCode int64)
-	// tableEntries and indexBlocks replace the constants of the key index if
-	// they are not 0, so that tests need not write millions of keys.
-	tableEntries, indexBlocks int
-
+	// Full, when not nil, is called when appends begin to be refused because of
+	// MinFreeBytes, and, with nil, when nothing refuses them any more, by Open or a goroutine
+	// of the store and without any lock. It must not call Close, Kill, PowerOff and
+	// Discard, nor must the functions below: those wait for it.
+	Full func(*DiskFullError)
+	// Deleted, when not nil, is called in the same way after old records have been
+	// deleted.
+	Deleted func(Deletion)
+	// Damaged, when not nil, is called once for each place at which a read has found
+	// stored data damaged, by the reader. The error is [ErrDamaged].
+	Damaged func(error)
 	// Fenced, when not nil, is called once when a write or sync error has
 	// fenced the store, from a goroutine of the store and without any lock.
 	// Close, Kill, PowerOff and Discard wait for it, so it must not call them.
@@ -105,6 +118,10 @@ type Config struct {
 	// of Fenced. cut is the number of records whose appends failed, and whose
 	// positions are given out again. None of them was acknowledged.
 	Repaired func(cut int)
+
+	// tableEntries and indexBlocks replace the constants of the key index if
+	// they are not 0, so that tests need not write millions of keys.
+	tableEntries, indexBlocks int
 }
 
 func (c Config) withDefaults() Config {
@@ -168,6 +185,9 @@ func (c Config) validate() error {
 	}
 	if c.CacheBytes != -1 && c.CacheBytes < MinCacheBytes {
 		bad("Config.CacheBytes is %d: must be at least %d bytes, -1 for no cache, or 0 for the default", c.CacheBytes, MinCacheBytes)
+	}
+	if c.CacheBytes > MaxCacheBytes {
+		bad("Config.CacheBytes is %d: must be at most %d bytes", c.CacheBytes, int64(MaxCacheBytes))
 	}
 	for _, d := range []struct {
 		name  string

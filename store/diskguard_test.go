@@ -1,7 +1,13 @@
 package store
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -159,4 +165,175 @@ func TestFreeBytesOfARealFolder(t *testing.T) {
 	assert.Positive(t, free)
 	_, err = freeBytes(t.TempDir() + "/missing")
 	require.Error(t, err)
+}
+
+func TestSpaceThatIsNotKnownAnyMoreRefusesAndDeletesNothing(t *testing.T) {
+	for name, fail := range map[string]func() (int64, error){
+		"error": func() (int64, error) { return 0, errors.New("stale handle") },
+		"panic": func() (int64, error) { panic("hook") },
+		"goexit": func() (int64, error) {
+			runtime.Goexit()
+			return 0, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg, free := guarded(t)
+				var failing atomic.Bool
+				ask := cfg.FreeBytes
+				cfg.FreeBytes = func(dir string) (int64, error) {
+					if failing.Load() {
+						return fail()
+					}
+					return ask(dir)
+				}
+				s := mustOpen(t, cfg)
+				putMany(t, s, "T", 0, 100)
+				free.Store(1)
+				pass(DefaultCleanInterval)
+				require.ErrorIs(t, tryPut(t, s, "refused"), ErrDiskFull)
+				failing.Store(true)
+				pass(DefaultCleanInterval)
+				require.NoError(t, tryPut(t, s, "goes on"))
+				failing.Store(false)
+				free.Store(900 << 20) // less than four times the minimum, and less is missing than there is
+				s.cfg.MinFreeBytes = 900<<18 + 1000
+				pass(DefaultCleanInterval)
+				min := s.Positions().Min
+				require.Greater(t, min, int64(1))
+				failing.Store(true)
+				pass(DefaultCleanInterval)
+				min = s.Positions().Min
+				putMany(t, s, "T", 0, 200)
+				pass(10 * DefaultCleanInterval)
+				assert.Equal(t, min, s.Positions().Min)
+				mustClose(t, s)
+			})
+		})
+	}
+}
+
+func TestFreeBytesThatDoesNotReturnHoldsUpNothingButTheEndForAWhile(t *testing.T) {
+	for name, end := range map[string]func(*Store) error{"close": (*Store).Close, "kill": (*Store).Kill, "power off": (*Store).PowerOff} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg, free := guarded(t)
+				var blocked atomic.Bool
+				release := make(chan struct{})
+				ask := cfg.FreeBytes
+				cfg.FreeBytes = func(dir string) (int64, error) {
+					if blocked.Load() {
+						<-release
+					}
+					return ask(dir)
+				}
+				s := mustOpen(t, cfg)
+				free.Store(1)
+				pass(DefaultCleanInterval)
+				require.ErrorIs(t, tryPut(t, s, "refused"), ErrDiskFull)
+				free.Store(1 << 40)
+				blocked.Store(true)
+				pass(3 * DefaultCleanInterval)
+				put(t, s, "T", 0, "what it said last is forgotten")
+				sleepThroughCheckpoints()
+				assert.Equal(t, int64(1), marked(t, cfg), "the janitor works")
+				begin := time.Now()
+				err := end(s)
+				require.ErrorIs(t, err, ErrHookRunning)
+				assert.ErrorContains(t, err, cfg.Dir)
+				assert.Equal(t, hookPatience, time.Since(begin))
+				require.ErrorIs(t, s.Close(), ErrHookRunning)
+
+				blocked.Store(false) // the folder is free
+				other := mustOpen(t, cfg)
+				assertBodies(t, other, "T", 0, []string{"what it said last is forgotten"})
+				mustClose(t, other)
+				close(release)
+				require.NoError(t, s.Close())
+			})
+		})
+	}
+}
+
+func TestAnOpenDoesNotWaitForFreeBytesForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, _ := guarded(t)
+		release := make(chan struct{})
+		cfg.FreeBytes = func(dir string) (int64, error) {
+			<-release
+			return 1, nil
+		}
+		begin := time.Now()
+		s := mustOpen(t, cfg)
+		assert.Equal(t, openPatience, time.Since(begin))
+		put(t, s, "T", 0, "a")
+		close(release)
+		synctest.Wait()
+		require.ErrorIs(t, tryPut(t, s, "refused"), ErrDiskFull)
+		mustClose(t, s)
+	})
+}
+
+func TestNothingIsDeletedForSpaceWhenThatWouldNotSuffice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		cfg, free := guarded(t) // the minimum is 256 MiB
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		var deleted []Deletion
+		cfg.Deleted = func(d Deletion) { deleted = append(deleted, d) }
+		s := mustOpen(t, cfg)
+		putMany(t, s, "T", 0, 300)
+		free.Store(900 << 20)
+		pass(3 * DefaultCleanInterval)
+		assert.Equal(t, int64(1), s.Positions().Min, "124 MiB are missing, the log has less")
+		assert.Equal(t, 1, strings.Count(log.String(), "would not make enough"))
+
+		// It does for appends to go on.
+		free.Store(256<<20 - 2*MinFileSize)
+		first := s.segmentsNow()
+		pass(DefaultCleanInterval)
+		min := s.Positions().Min
+		require.Contains(t, []int64{first[2].base, first[3].base}, min)
+		require.Len(t, deleted, 1)
+		assert.Equal(t, Deletion{Reason: DeletedForSpace, Files: deleted[0].Files, First: 1, Last: min - 1}, deleted[0])
+		assert.Contains(t, log.String(), "level=WARN msg=\"store: deleted old")
+		mustClose(t, s)
+	})
+}
+
+func TestFullTellsWhenAppendsAreRefusedAndWhenNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, free := guarded(t)
+		var told []string
+		cfg.Full = func(full *DiskFullError) {
+			if full == nil {
+				told = append(told, "space")
+			} else {
+				told = append(told, fmt.Sprint("full ", full.Free))
+			}
+		}
+		free.Store(1)
+		s := mustOpen(t, cfg)
+		free.Store(2)
+		pass(5 * DefaultCleanInterval)
+		free.Store(1 << 40)
+		pass(5 * DefaultCleanInterval)
+		assert.Equal(t, []string{"full 1", "space"}, told)
+		mustClose(t, s)
+	})
+}
+
+func TestACacheOfAnySizeThatIsAllowedCanBeMade(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.CacheBytes = MaxCacheBytes
+	s := mustOpen(t, cfg)
+	require.NoError(t, s.log.blocks.make())
+	assert.False(t, s.log.blocks.again(7))
+	assert.True(t, s.log.blocks.again(7))
+	for _, bytes := range []int64{MaxCacheBytes + 1, math.MaxInt64} {
+		cfg := testConfig(t)
+		cfg.CacheBytes = bytes
+		_, err := Open(cfg)
+		require.ErrorContains(t, err, "Config.CacheBytes")
+	}
 }

@@ -20,8 +20,9 @@
 // as its append returns, because it is dispatched by the one who wrote it.
 //
 // The log is a chain of files, each a github.com/tidwall/wal log of a single
-// segment, soft-limited to Config.FileSize. The last file is read from the
-// memory of its wal, all others from disk with a sparse index: scans through a
+// segment, soft-limited to Config.FileSize. The last file, and those before it that
+// are not synced yet, are read from the memory of their wals, which therefore hold
+// what Config.FileSize says; all others from disk with a sparse index: scans through a
 // buffer that goes on where it stopped, single records by way of a cache of
 // blocks of 64, bounded by Config.CacheBytes. Every entry
 // carries a checksum over record and position, and how far the log was synced

@@ -243,7 +243,7 @@ func TestDropAndRetention(t *testing.T) {
 	for n := 1; len(*s.log.files.Load()) > 1; n++ {
 		files := *s.log.files.Load()
 		require.Eventually(t, func() bool { return files[0].log.Load() == nil }, 10*time.Second, time.Millisecond)
-		require.NoError(t, s.trim(files[1]))
+		require.NoError(t, s.trim(files[1], DeletedForAge))
 		mustKill(t, s)
 		require.NoError(t, os.RemoveAll(filepath.Join(cfg.Dir, checkpointName)))
 		s = mustOpen(t, cfg)

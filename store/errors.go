@@ -45,6 +45,10 @@ var (
 	// ErrNoRecord means that there is no record where one was asked for: the
 	// place is not filled yet, or what was there has been deleted.
 	ErrNoRecord = errors.New("no such record")
+	// ErrHookRunning means that the store has ended, but a call of Config.FreeBytes
+	// has not: nothing but its goroutine is left. A later Close returns it again, or
+	// nil once the call has returned.
+	ErrHookRunning = errors.New("a call of FreeBytes has not returned")
 	// ErrBadBatch means that a batch is empty, or that its records lie in more
 	// than one queue.
 	ErrBadBatch = errors.New("bad batch")
@@ -62,9 +66,23 @@ var errIndexDamaged = fmt.Errorf("%w: key index", ErrDamaged)
 // errLogDamaged is the ErrDamaged of an entry of the log.
 var errLogDamaged = fmt.Errorf("%w: commit log", ErrDamaged)
 
+// damageError is an ErrDamaged of which it is known where the damage lies.
+type damageError struct {
+	kind     error // that of the log, or of a consume queue
+	path     string
+	position int64
+	reason   string
+}
+
+func (e *damageError) Error() string {
+	return fmt.Sprintf("%v file %s, position %d: %s", e.kind, e.path, e.position, e.reason)
+}
+
+func (e *damageError) Unwrap() error { return e.kind }
+
 // damagef makes an error for bytes of the commit log that cannot be right.
 func damagef(path string, pos int64, format string, args ...any) error {
-	return fmt.Errorf("%w file %s, position %d: %s", errLogDamaged, path, pos, fmt.Sprintf(format, args...))
+	return &damageError{errLogDamaged, path, pos, fmt.Sprintf(format, args...)}
 }
 
 // contradictf makes an error for a consume queue that does not fit to a record

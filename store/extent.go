@@ -222,8 +222,8 @@ type extentState struct {
 }
 
 // sync writes and syncs all blocks appended so far, and describes the files
-// and the number of the next block. Only the janitor calls it, or whoever closes the store
-// after the janitor has ended.
+// and the number of the next block. Only the janitor calls it, or whoever closes
+// the store after the janitor has ended.
 func (x *extents) sync() (states []extentState, next uint32, err error) {
 	x.mu.Lock()
 	if err = x.broken; err == nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // flusher is the goroutine of a store that somebody may wait for. It does every
-// fsync of the log, writes the checkpoints, prepares the next file, closes the
-// wals of full ones and reports fencing. Close, Kill and Discard end it and wait for it.
+// fsync of the log, closes the wals of full files, repairs and reports fencing.
+// Close, Kill, PowerOff and Discard end it and wait for it.
 type flusher struct {
 	wake chan struct{} // capacity 1: a wake-up that nobody has taken serves all
 	stop chan struct{} // closed once

@@ -181,7 +181,7 @@ func (s *Store) readError(r GetRequest, err error) error {
 	err = fmt.Errorf("store: read topic %q queue %d from offset %d: %w", r.Topic, r.QueueID, r.Offset, err)
 	if errors.Is(err, ErrDamaged) {
 		s.noteStale(err)
-		s.cfg.Logger.Error("store: read failed", "dir", s.cfg.Dir, "err", err)
+		s.noteDamage(err)
 	}
 	return err
 }

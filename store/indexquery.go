@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,8 +36,9 @@ type KeyQuery struct {
 // may share memory with the store: keep copies of what is kept for long.
 // Records of prepared and rolled back transactions are not found.
 //
-// Errors: [ErrClosed], the error of ctx, [ErrDamaged] with file and position,
-// and those of the file system. It reads from disk once per 64 Ki keys stored
+// Errors: [ErrClosed], the error of ctx, [ErrDamaged] with file and position, and
+// those of the file system. Beside ErrDamaged it returns what can be read: a
+// damaged record does not hide others. It reads from disk once per 64 Ki keys stored
 // within the times, and per record found. Safe for concurrent use. Java:
 // DefaultMessageStore.queryMessage, IndexService.queryOffset.
 //
@@ -57,15 +59,18 @@ func (s *Store) QueryKey(ctx context.Context, q KeyQuery) ([][]byte, error) {
 		search.below = q.Below
 	}
 	if !q.From.IsZero() {
-		search.from = q.From.UnixMilli()
-		if time.UnixMilli(search.from).Before(q.From) {
+		search.from = millisOf(q.From)
+		if search.from < math.MaxInt64 && time.UnixMilli(search.from).Before(q.From) {
 			search.from++
 		}
 	}
 	if !q.To.IsZero() {
-		search.to = q.To.UnixMilli()
+		search.to = millisOf(q.To)
 	}
 	err := search.run(s.index.view())
+	if err == nil {
+		err = search.damage
+	}
 	switch {
 	case err == nil:
 		return search.found, nil
@@ -77,7 +82,10 @@ func (s *Store) QueryKey(ctx context.Context, q KeyQuery) ([][]byte, error) {
 	err = fmt.Errorf("store: query topic %q for key %q: %w", q.Topic, q.Key, err)
 	if errors.Is(err, errIndexDamaged) {
 		s.noteStale(err)
-		s.cfg.Logger.Error("store: query failed", "dir", s.cfg.Dir, "err", err)
+		s.noteDamage(err)
+	}
+	if errors.Is(err, ErrDamaged) {
+		return search.found, err
 	}
 	return nil, err
 }
@@ -92,6 +100,7 @@ type keySearch struct {
 	max        int
 	bytes      int // what may still be added, and then one more
 	found      [][]byte
+	damage     error // of the first record that is damaged
 	below      int64 // positions from here on have been looked at, or are not asked for
 }
 
@@ -185,12 +194,18 @@ func (q *keySearch) look(s keySpan, e keyEntry) error {
 	if errors.Is(err, ErrNoRecord) {
 		return nil // deleted meanwhile
 	}
+	var v message.View
+	if err == nil {
+		if v, err = message.ParseView(rec); err != nil {
+			err = q.s.recordError(position, damagef(q.s.log.dir, position, "%v", err))
+		}
+	}
+	if errors.Is(err, ErrDamaged) {
+		q.damage = cmp.Or(q.damage, err)
+		return nil
+	}
 	if err != nil {
 		return err
-	}
-	v, err := message.ParseView(rec)
-	if err != nil {
-		return damagef(q.s.log.dir, position, "%v", err)
 	}
 	if string(v.Topic()) == q.topic && indexedOf(string(v.Properties())).has(q.key) {
 		q.found = append(q.found, rec)

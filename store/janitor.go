@@ -11,9 +11,9 @@ const DefaultCleanInterval = 10 * time.Second
 
 // janitor is the second goroutine of a store. It does what nobody waits for, so
 // that the flusher has nothing to do but what somebody does wait for: it prepares
-// the next file, writes the key index and the checkpoints, and deletes old files. Close, Kill and
-// Discard end it and wait for it, after the last appender and before the
-// flusher.
+// the next file, writes the key index, what is synced and the checkpoints, looks at
+// the disk and deletes old files. Close, Kill, PowerOff and Discard end it and wait
+// for it, after the last appender and before the flusher.
 type janitor struct {
 	wake chan struct{} // capacity 1: a wake-up that nobody has taken serves all
 	stop chan struct{} // closed once
@@ -25,6 +25,7 @@ type janitor struct {
 	// Owned by the goroutine.
 	dropped   bool // the checkpoint no longer holds the queues; see dropStale
 	leftovers []leftover
+	ahead     bool   // that store times are ahead of the clock has been logged
 	complaint string // the last error that was logged about deleting files
 }
 

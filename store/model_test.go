@@ -25,8 +25,8 @@ type model struct {
 	s      *Store
 	queues map[QueueID][]string
 	order  []placed // what is at each position
-	min    int64     // what the store said last of its first position
-	synced int       // positions that no crash may take
+	min    int64    // what the store said last of its first position
+	synced int      // positions that no crash may take
 }
 
 // placed is what is at one position: a record, or the drop of a topic.

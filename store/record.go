@@ -47,7 +47,7 @@ func (s *Store) recordError(position int64, err error) error {
 	}
 	err = fmt.Errorf("store: read position %d: %w", position, err)
 	if errors.Is(err, ErrDamaged) {
-		s.cfg.Logger.Error("store: read failed", "dir", s.cfg.Dir, "err", err)
+		s.noteDamage(err)
 	}
 	return err
 }
@@ -81,7 +81,15 @@ func (s *Store) EarliestStoreTime(topic string, queueID int) (time.Time, error) 
 	}
 	if q := s.queues.get(QueueID{topic, queueID}); q != nil {
 		v := q.view()
+		var skip skipper
 		for offset := q.bounds().Min; offset < v.max(); offset = max(offset+1, q.bounds().Min) {
+			next, err := s.nextRecord(q, &v, offset, v.max(), &skip)
+			if err != nil {
+				return time.Time{}, err
+			}
+			if offset = next; offset == v.max() {
+				break
+			}
 			millis, err := s.storeTimeOf(q, &v, offset)
 			if err == nil {
 				return time.UnixMilli(millis), nil

@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"sync"
+	"time"
 )
 
 // Retention deletes whole files from the front of the log: those whose records
@@ -60,10 +61,11 @@ func (s *Store) retain() {
 		return
 	}
 	s.removeLeftovers()
+	s.warnAhead()
 	files := *s.log.files.Load()
-	n, idle := s.expired(files)
+	n, why, idle := s.expired(files)
 	if n > 0 {
-		if err := s.trim(files[n]); err != nil {
+		if err := s.trim(files[n], why); err != nil {
 			s.retainFailed(err)
 			return
 		}
@@ -82,28 +84,57 @@ func (s *Store) retainFailed(err error) {
 	}
 }
 
-// expired is the number of files to delete. idle means that the last file,
-// behind all of them, holds nothing either that is to be kept.
-func (s *Store) expired(files []*logFile) (n int, idle bool) {
-	excess := int64(0) // bytes to delete whatever their age
-	if limit := s.cfg.RetentionBytes; limit > 0 {
-		excess = max(excess, s.log.size()-limit)
+// maxAhead is how far store times may be ahead of the clock without a word.
+const maxAhead = time.Minute
+
+// warnAhead tells of store times that are ahead of the clock, because that was put
+// back: records are not older than Config.Retention before it has caught up.
+func (s *Store) warnAhead() {
+	files := *s.log.files.Load()
+	last := files[len(files)-1]
+	ahead := time.Duration(last.newest.Load()-nowMillis()) * time.Millisecond
+	if s.cfg.Retention <= 0 || ahead < maxAhead {
+		s.janitor.ahead = false
+		return
 	}
-	excess = max(excess, s.missingBytes())
+	if !s.janitor.ahead {
+		s.janitor.ahead = true
+		s.cfg.Logger.Warn("store: the clock was put back; messages get the last time before that, and none is deleted for its age, until it has caught up",
+			"dir", s.cfg.Dir, "ahead", ahead)
+	}
+}
+
+// expired is the number of files to delete, and the strongest reason for it. idle
+// means that the last file, behind all of them, holds nothing either that is to be
+// kept.
+func (s *Store) expired(files []*logFile) (n int, why DeletionReason, idle bool) {
+	deletable := files[len(files)-1].header.bytes - files[0].header.bytes
+	size, space := int64(0), s.excessForSpace(deletable) // bytes to delete whatever their age
+	if limit := s.cfg.RetentionBytes; limit > 0 {
+		size = s.log.size() - limit
+	}
 	synced := s.log.synced.Load()
 	cutoff := nowMillis() - s.cfg.Retention.Milliseconds()
 	for ; n < len(files)-1; n++ {
 		f, next := files[n], files[n+1]
 		if f.log.Load() != nil || next.base-1 > synced {
-			return n, false // the flusher is not done with it
+			return n, why, false // the flusher is not done with it
 		}
-		if excess <= 0 && !(s.cfg.Retention > 0 && s.newestIn(f, files[n+1:]) < cutoff) {
-			return n, false
+		switch {
+		case s.cfg.Retention > 0 && s.newestIn(f, files[n+1:]) < cutoff:
+			why = DeletedForAge
+		case size > 0:
+			why = DeletedForSize
+		case space > 0:
+			why = DeletedForSpace
+		default:
+			return n, why, false
 		}
-		excess -= f.size.Load()
+		size -= f.size.Load()
+		space -= f.size.Load()
 	}
 	last := files[n]
-	return n, s.cfg.Retention > 0 && s.log.written.Load() >= last.base && last.newest.Load() < cutoff
+	return n, why, s.cfg.Retention > 0 && s.log.written.Load() >= last.base && last.newest.Load() < cutoff
 }
 
 // newestIn is the store time of the last record of a full file. When that cannot
@@ -127,13 +158,22 @@ func (s *Store) newestIn(f *logFile, behind []*logFile) int64 {
 
 // trim makes file the first of the log and deletes all before it, unless a
 // reader has pinned them.
-func (s *Store) trim(file *logFile) error {
+func (s *Store) trim(file *logFile, why DeletionReason) error {
 	gone, err := s.moveFirst(file)
 	if err != nil || len(gone) == 0 {
 		return err
 	}
 	s.janitor.complaint = ""
-	s.cfg.Logger.Info("store: deleted old commit-log files", "dir", s.cfg.Dir, "files", len(gone), "first", file.base)
+	d := Deletion{Reason: why, Files: len(gone), First: gone[0].base, Last: file.base - 1}
+	say := s.cfg.Logger.Info
+	if why == DeletedForSpace {
+		say = s.cfg.Logger.Warn
+	}
+	say("store: deleted old commit-log files, with all messages in them", "dir", s.cfg.Dir,
+		"reason", d.Reason, "files", d.Files, "from", d.First, "to", d.Last)
+	if s.cfg.Deleted != nil {
+		s.cfg.Deleted(d)
+	}
 	for _, f := range gone {
 		s.janitor.leftovers = append(s.janitor.leftovers, leftover{f.dir, f.path})
 	}
@@ -234,6 +274,23 @@ func (s *Store) removeLeftovers() {
 		}
 	}
 	s.janitor.leftovers = kept
+}
+
+// DeletionReason says why records were deleted.
+type DeletionReason string
+
+// Reasons of a deletion.
+const (
+	DeletedForAge   DeletionReason = "age"   // Config.Retention
+	DeletedForSize  DeletionReason = "size"  // Config.RetentionBytes
+	DeletedForSpace DeletionReason = "space" // Config.MinFreeBytes
+)
+
+// Deletion tells of old records that were deleted, read or not.
+type Deletion struct {
+	Reason      DeletionReason // the strongest: age, then size, then space
+	Files       int            // of the commit log
+	First, Last int64          // positions of the records
 }
 
 // removeRead removes a path, all of it, after the handles through which file,

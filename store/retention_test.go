@@ -1,9 +1,12 @@
 package store
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -527,5 +530,83 @@ func FuzzParseFirstNeverPanics(f *testing.F) {
 			require.True(t, ok)
 			require.Equal(t, m, again)
 		}
+	})
+}
+
+// Where the log begins is not known when its mark and the checkpoint are gone. A
+// salvage takes the first file for the beginning, and makes up nothing before it.
+func TestSalvageWithoutAMarkBeginsAtTheFirstFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := retainConfig(t)
+		s := mustOpen(t, cfg)
+		putMany(t, s, "T", 0, 50)
+		time.Sleep(30 * time.Minute)
+		putMany(t, s, "T", 0, 50)
+		pass(31 * time.Minute)
+		p := s.Positions()
+		min := s.MinOffset("T", 0)
+		require.Greater(t, p.Min, int64(1))
+		mustClose(t, s)
+		require.NoError(t, os.Remove(checkpointPath(cfg)))
+		require.NoError(t, os.Remove(filepath.Join(cfg.Dir, commitLogName, firstName)))
+		files := segments(t, cfg.Dir)
+		in, err := Inspect(t.Context(), cfg.Dir)
+		require.NoError(t, err)
+		assert.Equal(t, []FindingKind{FindingBeginning}, kinds(in))
+		assert.Contains(t, in.Findings[0].Text, "is missing")
+		requireForeseen(t, cfg, cfg.Dir, in)
+		plan := mustSalvage(t, cfg.Dir)
+		assert.Zero(t, plan.LostRecords)
+		assert.Equal(t, p.Min, plan.First)
+		assert.Equal(t, files, segments(t, cfg.Dir))
+		s = mustOpen(t, cfg)
+		require.NoError(t, s.Err())
+		assert.Equal(t, p, s.Positions())
+		assert.Equal(t, min, s.MinOffset("T", 0))
+		mustClose(t, s)
+	})
+}
+
+func TestDeletionsAreToldWithTheirReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := retainConfig(t)
+		var told []Deletion
+		cfg.Deleted = func(d Deletion) { told = append(told, d) }
+		cfg.RetentionBytes = 3 * MinFileSize
+		s := mustOpen(t, cfg)
+		putMany(t, s, "T", 0, 100)
+		pass(DefaultCleanInterval)
+		require.NotEmpty(t, told)
+		next := int64(1)
+		for _, d := range told {
+			assert.Equal(t, Deletion{DeletedForSize, d.Files, next, d.Last}, d)
+			next = d.Last + 1
+		}
+		assert.Equal(t, s.Positions().Min, next)
+		pass(2 * time.Hour)
+		last := told[len(told)-1]
+		assert.Equal(t, Deletion{DeletedForAge, last.Files, last.First, 100}, last)
+		mustClose(t, s)
+	})
+}
+
+// The clock is put back: messages get the last time before that, so none is too
+// old before it has caught up. That is said, once.
+func TestAClockThatWasPutBackIsToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := retainConfig(t)
+		var log bytes.Buffer
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		s := mustOpen(t, cfg)
+		s.mu.Lock()
+		s.mu.storeTime = nowMillis() + (5 * time.Hour).Milliseconds()
+		s.mu.Unlock()
+		putMany(t, s, "T", 0, 100)
+		pass(3 * time.Hour)
+		assert.Equal(t, int64(1), s.Positions().Min)
+		assert.Equal(t, 1, strings.Count(log.String(), "the clock was put back"))
+		pass(4 * time.Hour)
+		assert.Equal(t, int64(101), s.Positions().Min)
+		mustClose(t, s)
 	})
 }

@@ -143,7 +143,7 @@ func forget(t *testing.T, cfg Config, rng *rand.Rand, all map[int64]wrote) bool 
 	s := mustOpen(t, cfg)
 	files := s.segmentsNow()
 	first := files[rng.IntN(len(files))]
-	require.NoError(t, s.trim(first))
+	require.NoError(t, s.trim(first, DeletedForAge))
 	ends := endsOf(all)
 	for p := range all {
 		if p < first.base {
@@ -586,7 +586,7 @@ func TestSalvageOfALogWhoseBeginningIsNotKnown(t *testing.T) {
 	someQueues(t, cfg, 4, closeStore)
 	s := mustOpen(t, cfg)
 	first := s.segmentsNow()[2].base
-	require.NoError(t, s.trim(s.segmentsNow()[2]))
+	require.NoError(t, s.trim(s.segmentsNow()[2], DeletedForAge))
 	mustClose(t, s)
 	dropPositions(t, cfg.Dir)
 	mark := filepath.Join(cfg.Dir, commitLogName, firstName)
@@ -623,7 +623,7 @@ func TestSalvageKeepsWhatOnlyTheCheckpointTellsOfTheBeginning(t *testing.T) {
 	require.NoError(t, s.Sync(t.Context()))
 	mustClose(t, s)
 	s = mustOpen(t, cfg)
-	require.NoError(t, s.trim(s.segmentsNow()[1]))
+	require.NoError(t, s.trim(s.segmentsNow()[1], DeletedForAge))
 	mustClose(t, s)
 	require.NoError(t, os.Remove(filepath.Join(cfg.Dir, commitLogName, firstName)))
 	path := segments(t, cfg.Dir)[0]

@@ -18,8 +18,9 @@ import (
 // record that says the same.
 //
 // Locks, in the order in which they are taken: Store.mu, queueTable.mu;
-// trimmer.mu, queue.mu, extents.mu; logFile.indexMu, handles.mu. flusher.mu and keyIndex.mu
-// are taken alone.
+// trimmer.mu, queue.mu, extents.mu; logFile.indexMu, handles.mu. flusher.mu,
+// keyIndex.mu, blockCache.mu and damages.mu are taken alone. ledger.mu is the last
+// one whatever is held, also commitLog.prepare.
 // Nobody waits for a channel, a timer or user code under any of them.
 type Store struct {
 	cfg     Config
@@ -73,6 +74,7 @@ type Store struct {
 	janitor janitor
 	guard   diskGuard
 	trimmer trimmer
+	damages damages
 
 	checkpointed lastCheckpoint
 	mark         syncedMark // owned by the janitor, but for its position
@@ -144,7 +146,7 @@ func open(cfg Config, disk syncer) (_ *Store, err error) {
 	s.flusher.stop = make(chan struct{})
 	s.flusher.done = make(chan struct{})
 	s.janitor.init()
-	s.measureDisk()
+	s.measureFirst()
 	go s.runFlusher()
 	go s.runJanitor()
 	return s, nil
@@ -229,7 +231,7 @@ func (s *Store) fence(cause error) error {
 // Close ends the store: appends under way finish, everything is synced, a
 // checkpoint is written, and all handles and the lock are given back. It
 // returns what went wrong; the store is closed all the same. Calls after the
-// first wait for it and return the same.
+// first wait for it and return the same, but for [ErrHookRunning].
 func (s *Store) Close() error {
 	return s.end(func() error {
 		s.endAppends(true)
@@ -302,13 +304,21 @@ func (s *Store) Discard() error {
 func (s *Store) end(how func() error) error {
 	if s.closed.Swap(true) {
 		<-s.closeDone
-		return s.closeErr
+		return s.ended()
 	}
 	s.closeErr = how()
 	if s.lock != nil {
 		s.closeErr = errors.Join(s.closeErr, unlockFile(s.lock))
 	}
 	close(s.closeDone)
+	return s.ended()
+}
+
+// ended is the result of ending the store, once user code has returned, too.
+func (s *Store) ended() error {
+	if !s.awaitLook(hookPatience) {
+		return errors.Join(s.closeErr, fmt.Errorf("store: folder %s is closed: %w", s.cfg.Dir, ErrHookRunning))
+	}
 	return s.closeErr
 }
 

@@ -43,7 +43,7 @@ func (s *Store) OffsetByTime(topic string, queueID int, t time.Time, b Boundary)
 	if q == nil {
 		return 0, nil
 	}
-	millis := t.UnixMilli()
+	millis := millisOf(t)
 	if b == UpperBoundary {
 		if millis == math.MaxInt64 {
 			return max(q.bounds().Max-1, q.bounds().Min), nil
@@ -60,25 +60,36 @@ func (s *Store) OffsetByTime(topic string, queueID int, t time.Time, b Boundary)
 	return max(offset, q.bounds().Min), nil
 }
 
+// millisOf is a time in milliseconds, or the nearest that there is.
+func millisOf(t time.Time) int64 {
+	switch sec := t.Unix(); {
+	case sec > math.MaxInt64/1000-1:
+		return math.MaxInt64
+	case sec < math.MinInt64/1000+1:
+		return math.MinInt64
+	}
+	return t.UnixMilli()
+}
+
 // firstNotBefore is the first offset of a queue whose record was stored at a
 // time or later. A unit without a record counts as the one behind it, and one
 // whose record has been deleted meanwhile is before any time.
 func (s *Store) firstNotBefore(q *queue, millis int64) (int64, error) {
 	v := q.view()
 	lo, hi := max(v.base, q.bounds().Min), v.max()
+	var skip skipper
 	for lo < hi {
 		mid := lo + (hi-lo)/2
-		before, err := false, error(nil)
-		probe := mid
-		for ; probe < hi; probe++ {
-			before, err = s.storedBefore(q, &v, probe, millis)
-			if !errors.Is(err, ErrNoRecord) {
-				break
-			}
+		probe, err := s.nextRecord(q, &v, mid, hi, &skip)
+		if err != nil {
+			return 0, err
 		}
-		switch {
-		case probe == hi:
+		if probe >= hi {
 			hi = mid
+			continue
+		}
+		before, err := s.storedBefore(q, &v, probe, millis)
+		switch {
 		case err != nil:
 			return 0, err
 		case before:
@@ -88,6 +99,45 @@ func (s *Store) firstNotBefore(q *queue, millis int64) (int64, error) {
 		}
 	}
 	return lo, nil
+}
+
+// skipper remembers the last run of units without a record that was passed over.
+type skipper struct{ from, to int64 }
+
+// nextRecord is the first offset from one on whose unit has a record, or was
+// deleted meanwhile; to when there is none before. A salvage may have left hundreds
+// of thousands of units without one in a row: they are looked at once.
+func (s *Store) nextRecord(q *queue, v *view, from, to int64, skip *skipper) (int64, error) {
+	at := from
+	for at < to && at >= q.bounds().Min {
+		if at >= skip.from && at < skip.to {
+			at = skip.to
+			continue
+		}
+		units, err := v.units(&s.extents, at)
+		if err != nil {
+			if at < q.bounds().Min { // its block may just have gone
+				break
+			}
+			return 0, s.readError(GetRequest{Topic: q.key.Topic, QueueID: q.key.ID, Offset: at}, err)
+		}
+		n := int64(len(units) / unitSize)
+		i := int64(0)
+		for i < n && unitAt(units, int(i)).size == 0 {
+			i++
+		}
+		at += i
+		if i < n {
+			break
+		}
+	}
+	if at > from {
+		if from == skip.to {
+			from = skip.from
+		}
+		*skip = skipper{from, at}
+	}
+	return min(at, to), nil
 }
 
 // storedBefore reports whether the record at an offset was stored before a

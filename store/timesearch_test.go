@@ -350,3 +350,74 @@ func TestReadersBesideAppendsRollsAndClose(t *testing.T) {
 		writers.Wait()
 	}
 }
+
+func TestTimesBeyondMillisecondsAreTheNearestThereAre(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t, testConfig(t))
+	put(t, s, "T", 0, "m0", "m1", "m2")
+	last := time.Unix(1<<63-62135596801, 999999999)
+	first := time.Unix(-1<<63+62135596801, 0)
+	for _, row := range []struct {
+		at   time.Time
+		b    Boundary
+		want int64
+	}{{last, LowerBoundary, 3}, {last, UpperBoundary, 2}, {first, LowerBoundary, 0}, {first, UpperBoundary, 0}} {
+		got, err := s.OffsetByTime("T", 0, row.at, row.b)
+		require.NoError(t, err)
+		assert.Equal(t, row.want, got, "%v %v", row.at, row.b)
+	}
+	for _, q := range []KeyQuery{{To: last}, {From: first}, {From: first, To: last}} {
+		q.Topic, q.Key = "T", keyOf("m1")
+		found, err := s.QueryKey(t.Context(), q)
+		require.NoError(t, err)
+		assert.Len(t, found, 1, "%v", q)
+	}
+	found, err := s.QueryKey(t.Context(), KeyQuery{Topic: "T", Key: keyOf("m1"), From: last})
+	require.NoError(t, err)
+	assert.Empty(t, found)
+}
+
+// A salvage may leave a great many units without a record in a row.
+func TestALongGapIsPassedOverOnce(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	s := mustOpen(t, cfg)
+	put(t, s, "T", 0, "m0")
+	const lost = 500 * blockUnits
+	q := s.queues.get(QueueID{"T", 0})
+	for i := range int64(lost) {
+		require.NoError(t, q.place(&s.extents, 1+i, unit{position: 1}, false))
+	}
+	v := q.view()
+	reads := func(f func()) (n int) {
+		// Each block that is read takes the place of another.
+		before := make(map[*readBlock]bool)
+		for i := range s.extents.recent {
+			before[s.extents.recent[i].Load()] = true
+		}
+		f()
+		for i := range s.extents.recent {
+			if !before[s.extents.recent[i].Load()] {
+				n++
+			}
+		}
+		return n
+	}
+	var skip skipper
+	assert.Equal(t, len(s.extents.recent), reads(func() {
+		next, err := s.nextRecord(q, &v, 1, v.max(), &skip)
+		require.NoError(t, err)
+		assert.Equal(t, v.max(), next)
+	}))
+	assert.Zero(t, reads(func() {
+		for from := int64(1); from < lost; from += 1000 {
+			next, err := s.nextRecord(q, &v, from, v.max(), &skip)
+			require.NoError(t, err)
+			assert.Equal(t, v.max(), next)
+		}
+	}), "what was passed over is not read again")
+	at, err := s.OffsetByTime("T", 0, time.Now().Add(time.Hour), LowerBoundary)
+	require.NoError(t, err)
+	assert.Equal(t, int64(1), at, "as if nothing were behind")
+	require.NoError(t, s.Kill())
+}
