@@ -389,7 +389,7 @@ func TestFlippedFORMATNeverOpensAsSomethingElse(t *testing.T) {
 		assertBodies(t, s, "T", 0, []string{"m"})
 		require.NoError(t, s.Close())
 	}
-	assert.Less(t, opened, len(data), "of eight times as many: those in the name of the checksum, and capital letters in names")
+	assert.Less(t, opened, 2*len(data), "a quarter: those in the name of the checksum, and capital letters in names")
 	require.NoError(t, os.WriteFile(path, data, 0o640))
 }
 
