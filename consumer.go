@@ -99,10 +99,15 @@ type ConsumerConfig struct {
 	//
 	// What fails stays in place: the same messages come again, first, after
 	// Timings.OrderlySuspend, as often as it takes, and the later ones of the
-	// queue wait. Done(n, err) consumes the first n and keeps the rest. In a
-	// clustering group the queue is locked at its broker (see Timings.LockExpire),
-	// so that no other member handles it meanwhile: a handler may overlap with
-	// that of another member only if it runs already when its broker is lost.
+	// queue wait. Done(n, err) consumes the first n and keeps the rest; DeadLetter,
+	// and MaxReconsume if it is set, end the attempts: the message goes to
+	// %DLQ%group, then the next one is handed out. The level of RetryAfter does not
+	// count.
+	//
+	// In a clustering group the queue is locked at its broker (see
+	// Timings.LockExpire), so that no other member handles it meanwhile: a handler
+	// may overlap with that of another member only if it runs already when its
+	// broker is lost.
 	Orderly bool
 
 	// From says where a group without a committed offset starts, for the queues
@@ -135,7 +140,8 @@ type ConsumerConfig struct {
 	// before it is a dead letter; NoRetries = none. 0 = what the settings of the
 	// group at the brokers say, 16 unless they were changed (maxReconsumeTimes).
 	// Differs: RocketMQ's clients send their own default of 16 with every message,
-	// so that the group's setting never counts.
+	// so that the group's setting never counts. Orderly: 0 = without limit, as in
+	// RocketMQ; attempts are counted per consumer life.
 	MaxReconsume int
 
 	ConsumeTimeout time.Duration // a message that a handler has had for this long is sent back, level 3, and its result does not count any more [15 min] (consumeTimeout)

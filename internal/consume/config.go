@@ -71,7 +71,8 @@ type Config struct {
 	MaxSpan        int64 // highest received - lowest unfinished offset; not of an orderly engine. Java: consumeConcurrentlyMaxSpan
 
 	// MaxReconsume is how many attempts a message gets after the first one, before
-	// it is a dead letter; GroupMaximum = as many as the group's settings say.
+	// it is a dead letter; GroupMaximum = as many as the group's settings say, in
+	// order: without limit.
 	// Java: maxReconsumeTimes.
 	MaxReconsume int
 	// ConsumeTimeout is how long a handler may have a message before the message

@@ -134,7 +134,7 @@ func TestRewindForgetsWhatWasNeverTaken(t *testing.T) {
 	got = append(got, p.take(nil, 9, 0)...)
 	require.Len(t, got, 4)
 	assert.Equal(t, []int64{10, 12, 15, 18}, []int64{got[0].offset, got[1].offset, got[2].offset, got[3].offset})
-	p.failed(got[2])
+	p.failed(got[2], false)
 	p.back()
 	assert.EqualValues(t, 5, p.rewind(), "what failed stays, and what lies before it")
 	assert.EqualValues(t, 18, p.end)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
 )
 
 // An orderly engine calls one handler per queue at a time, with the messages in
@@ -102,20 +103,78 @@ func namesOf(queues []*heldQueue) []message.Queue {
 	return list
 }
 
-// failInOrder settles a claim of an orderly queue whose handler failed: the
-// messages stay where they are. After the handlers' context was cancelled they
-// just stay unfinished, for the group.
+// failInOrder settles a claim of an orderly queue whose handler failed: what it
+// has done is consumed, the other messages stay where they are, but for those that
+// get no further attempt. After the handlers' context was cancelled they just stay
+// unfinished, for the group. Java: processConsumeResult, checkReconsumeTimes.
 func (w *worker) failInOrder(err error) {
-	r, queue := w.r, w.h.queue
+	r, h, queue := w.r, w.h, w.h.queue
+	v := judge(err, len(w.claimed))
+	if v.done == len(w.claimed) {
+		return // next acknowledges it
+	}
 	cancelled := r.handlerCtx.Err() != nil
-	first, n := w.claimed[0], len(w.claimed)
+	first, left := w.claimed[v.done], w.claimed[:0]
+	r.mu.Lock()
+	r.counters.Consumed += w.ackLocked(w.claimed[:v.done])
+	if !cancelled {
+		for _, t := range w.claimed[v.done:] {
+			dead := v.dead || r.cfg.MaxReconsume != GroupMaximum && int(t.attempts) >= r.cfg.MaxReconsume
+			if t, ok := h.pq.failed(t, dead); ok { // otherwise it was passed over, or the queue is dropped
+				left = append(left, t)
+			}
+		}
+		r.counters.Failed += int64(len(left))
+	}
+	w.claimed = left
+	r.mu.Unlock()
+	if !cancelled {
+		r.log.Warn("messages failed, their queue waits for them", "queue", queue, "offset", first.offset, "messages", len(left), "failures", first.attempts+1, "delay", r.cfg.OrderlySuspend, "dead", v.dead, "error", err)
+		w.bury()
+	}
+	w.suspend(!cancelled)
+}
+
+// bury makes dead letters of the dead messages of the claim. They come first:
+// whatever fails, nothing behind it has failed more often. It stops at one that
+// no broker takes: that stays, and is tried again after OrderlySuspend.
+//
+// Differs: there RocketMQ asks the handler once more, so that a message may get
+// more attempts than allowed. In a broadcasting group, which has no dead letters,
+// it is passed over.
+func (w *worker) bury() {
+	r, h := w.r, w.h
+	for len(w.claimed) > 0 && w.claimed[0].dead {
+		t := w.claimed[0]
+		if r.cfg.Model == protocol.Broadcasting {
+			r.log.Warn("a message of a broadcasting group gets no further attempt and is passed over", "queue", h.queue, "offset", t.offset, "failures", t.attempts)
+		} else {
+			if !r.owns(h) { // it may be another member's
+				return
+			}
+			if err := r.giveBack(r.backCtx, h.queue, t, 0, true); err != nil {
+				r.log.Warn("no broker took a dead letter, its queue waits", "queue", h.queue, "offset", t.offset, "delay", r.cfg.OrderlySuspend, "error", err)
+				return
+			}
+		}
+		r.mu.Lock()
+		if r.cfg.Model != protocol.Broadcasting {
+			r.counters.SentBack++
+		}
+		w.ackLocked(w.claimed[:1])
+		w.claimed = w.claimed[1:]
+		r.mu.Unlock()
+	}
+}
+
+// suspend ends a claim of an orderly queue. What is left of it goes back in
+// place, and is handed out again after OrderlySuspend unless the handlers are
+// cancelled.
+func (w *worker) suspend(again bool) {
+	r := w.r
 	sooner := false
 	r.mu.Lock()
-	if !cancelled {
-		r.counters.Failed += int64(n)
-		for _, t := range w.claimed {
-			w.h.pq.failed(t)
-		}
+	if again && len(w.claimed) > 0 {
 		sooner = r.suspendLocked(w.h, time.Now())
 	}
 	w.releaseLocked()
@@ -123,8 +182,5 @@ func (w *worker) failInOrder(err error) {
 	w.wakeLoops()
 	if sooner {
 		signal(r.sooner)
-	}
-	if !cancelled {
-		r.log.Warn("messages failed and are delivered again, their queue waits", "queue", queue, "offset", first.offset, "messages", n, "failures", first.attempts+1, "delay", r.cfg.OrderlySuspend, "error", err)
 	}
 }

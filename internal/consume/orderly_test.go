@@ -29,9 +29,9 @@ func TestAProcessQueuePutsFailedMessagesBackInPlace(t *testing.T) {
 	require.True(t, ok)
 	_, ok = p.ack(got[2]) // passed over: it does not decode
 	require.True(t, ok)
-	n, ok := p.failed(got[1])
+	again, ok := p.failed(got[1], false)
 	require.True(t, ok)
-	assert.Equal(t, 1, n)
+	assert.Equal(t, int32(1), again.attempts)
 	p.back()
 	require.NoError(t, p.check())
 	assert.Equal(t, int64(1), p.commit())
@@ -107,7 +107,7 @@ func TestAProcessQueueInOrderIsTheModel(t *testing.T) {
 				require.True(t, ok, "seed %d", seed)
 			}
 			for i, x := range got[done:] {
-				_, ok := p.failed(x)
+				_, ok := p.failed(x, false)
 				require.True(t, ok, "seed %d", seed)
 				model[done+i].attempts++
 			}

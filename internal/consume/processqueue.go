@@ -40,6 +40,7 @@ type slot struct {
 	since    int64  // when it was taken, in ns since 1970
 	attempts int32  // failed deliveries by this client so far
 	state    slotState
+	dead     bool // in order: no handler gets it again, it is to be a dead letter
 }
 
 type slotState uint8
@@ -64,6 +65,7 @@ type taken struct {
 	offset   int64
 	data     []byte // read-only
 	attempts int32
+	dead     bool // in order: not for a handler
 }
 
 // newProcessQueue returns an empty window that starts at offset.
@@ -114,7 +116,7 @@ func (p *processQueue) take(dst []taken, n int, now int64) []taken {
 func (p *processQueue) takeAt(dst []taken, seq uint64, now int64) []taken {
 	s := p.at(seq)
 	s.state, s.since = slotTaken, now
-	return append(dst, taken{seq: seq, offset: s.offset, data: s.data, attempts: s.attempts})
+	return append(dst, taken{seq: seq, offset: s.offset, data: s.data, attempts: s.attempts, dead: s.dead})
 }
 
 // ack finishes a taken message. It returns the bytes set free; false when this
@@ -151,15 +153,18 @@ func (p *processQueue) back() {
 	p.cursor = p.head
 }
 
-// failed counts a failed delivery of a taken message, which stays taken. It
-// returns the failed deliveries so far; false as ack.
-func (p *processQueue) failed(t taken) (attempts int, ok bool) {
+// failed counts a failed delivery of a taken message, which stays taken; dead
+// says that no handler gets it again. It returns the message as it is now; false
+// as ack.
+func (p *processQueue) failed(t taken, dead bool) (_ taken, ok bool) {
 	if p.stateOf(t) != slotTaken {
-		return 0, false
+		return t, false
 	}
 	s := p.at(t.seq)
 	s.attempts++
-	return int(s.attempts), true
+	s.dead = dead
+	t.attempts, t.dead = s.attempts, dead
+	return t, true
 }
 
 // giveBack ends a failed delivery: the message is on its way back to its broker.

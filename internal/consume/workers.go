@@ -218,6 +218,12 @@ func (w *worker) wakeLoops() {
 // deliver decodes what was claimed and calls the handler. What is left in
 // claimed afterwards is acknowledged by next.
 func (w *worker) deliver() {
+	if w.claimed[0].dead { // no broker took it before
+		if w.bury(); len(w.claimed) == 0 || w.claimed[0].dead {
+			w.suspend(true)
+			return
+		}
+	}
 	msgs := w.decode()
 	if len(msgs) == 0 {
 		return
