@@ -144,7 +144,7 @@ type ConsumerConfig struct {
 	// RocketMQ; attempts are counted per consumer life.
 	MaxReconsume int
 
-	ConsumeTimeout time.Duration // a message that a handler has had for this long is sent back, level 3, and its result does not count any more [15 min] (consumeTimeout)
+	ConsumeTimeout time.Duration // a message that a handler of a concurrent group has had for this long is sent back, level 3, and its result does not count any more [15 min] (consumeTimeout)
 	CloseTimeout   time.Duration // Close waits this long for handlers [10 s] (awaitTerminationMillisWhenShutdown; 0)
 
 	Timings Timings

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -492,4 +493,170 @@ func TestCP09_AFailingMessageHasOnePendingCopyAfterEachShutdown(t *testing.T) {
 			assert.Len(t, in.of(fmt.Sprint(i)), 1, "finished messages do not come back")
 		}
 	})
+}
+
+func TestTheSettingsOfAGroupSayHowOftenItTries(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		require.NoError(t, c.Admin().CreateGroup(t.Context(), pocketmq.GroupConfig{Name: "two", MaxReconsume: 2}))
+		require.NoError(t, c.Admin().CreateGroup(t.Context(), pocketmq.GroupConfig{Name: "own", MaxReconsume: 2}))
+		var two, own inbox
+		fails := func(*pocketmq.MessageExt) error { return errFails }
+		consumer(t, c, pocketmq.ConsumerConfig{Group: "two", Subscriptions: all("T"), Handler: two.failing("c", fails)})
+		consumer(t, c, pocketmq.ConsumerConfig{Group: "own", Subscriptions: all("T"), Handler: own.failing("c", fails), MaxReconsume: 4})
+		sendNow(t, p, text("T", "x"))
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		assert.Len(t, two.arrivals(), 3)
+		assert.Len(t, own.arrivals(), 5, "a consumer's own maximum outweighs that of the group")
+	})
+}
+
+// Members join, leave and vanish, links and brokers fail, handlers fail, and so
+// do send-backs: each message is consumed in the end, or is a dead letter.
+func TestNoFailedMessageIsLostInChurn(t *testing.T) {
+	for round := range 3 {
+		t.Run(fmt.Sprint("round ", round), func(t *testing.T) {
+			seed := rand.Uint64()
+			bubble(t, func(t *testing.T) {
+				defer func() {
+					if t.Failed() {
+						t.Logf("seed %d", seed)
+					}
+				}()
+				rnd := rand.New(rand.NewPCG(seed, 0))
+				var timings pocketmq.Timings
+				timings.DelayLevels = []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 8 * time.Second}
+				c := run(t, pocketmq.ClusterConfig{Groups: groups("broker-a", "broker-b", "broker-c"), Topics: map[string]int{"T": 4}, Dir: t.TempDir(), Timings: timings})
+				p := producer(t, c, pocketmq.ProducerConfig{})
+				var mu sync.Mutex
+				consumed := make(map[string]int)
+				handler := func(ctx context.Context, msgs []*pocketmq.MessageExt) error {
+					mu.Lock()
+					defer mu.Unlock()
+					for i, m := range msgs {
+						switch fate := rnd.IntN(100); {
+						case fate < 20:
+							return pocketmq.Done(i, errFails)
+						case fate < 22:
+							return pocketmq.Done(i, pocketmq.DeadLetter(errFails))
+						case fate < 25:
+							return pocketmq.Done(i, pocketmq.RetryAfter(errFails, 1))
+						}
+						consumed[string(m.Body)]++
+					}
+					return nil
+				}
+				join := func() *pocketmq.Consumer {
+					mu.Lock()
+					batch := 1 + rnd.IntN(4)
+					mu.Unlock()
+					return consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), From: pocketmq.FromFirstOffset, Handler: handler, BatchSize: batch, MaxReconsume: 3})
+				}
+				members := []*pocketmq.Consumer{join(), join()}
+				total := 0
+				for range 40 {
+					for range 25 {
+						if _, err := p.Send(t.Context(), text("T", "%d", total)); err == nil {
+							total++
+						}
+					}
+					mu.Lock()
+					what, who, broker := rnd.IntN(8), rnd.IntN(len(members)), []string{"broker-a", "broker-b", "broker-c"}[rnd.IntN(3)]
+					wait := time.Duration(rnd.IntN(4000)) * time.Millisecond
+					mu.Unlock()
+					switch what {
+					case 0:
+						if len(members) < 5 {
+							members = append(members, join())
+						}
+					case 1:
+						if len(members) > 1 {
+							assert.NoError(t, members[who].Close())
+							members = append(members[:who], members[who+1:]...)
+						}
+					case 2:
+						if len(members) > 1 {
+							assert.NoError(t, members[who].Shutdown(t.Context()))
+							members = append(members[:who], members[who+1:]...)
+						}
+					case 3:
+						c.Inject(pocketmq.Fault{Code: protocol.CodeConsumerSendMsgBack, Times: 20, Err: errFails})
+					case 4:
+						c.Inject(pocketmq.Fault{Code: protocol.CodeConsumerSendMsgBack, Times: 3, DropReply: true})
+						c.Inject(pocketmq.Fault{Code: protocol.CodeSendMessage, Topic: "%RETRY%g", Times: 20, Err: errFails})
+					case 5:
+						require.NoError(t, c.Kill(broker, 0))
+						time.Sleep(wait)
+						require.NoError(t, c.Restart(t.Context(), broker, 0))
+					case 6:
+						c.Network().Cut(members[who].ClientID(), broker+"/0")
+						time.Sleep(wait)
+						c.Network().HealAll()
+					}
+					time.Sleep(wait)
+				}
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				dead := make(map[string]bool)
+				for _, g := range []string{"broker-a", "broker-b", "broker-c"} {
+					stats, err := c.Admin().TopicStats(t.Context(), "%DLQ%g")
+					require.NoError(t, err)
+					if _, ok := stats[queue("%DLQ%g", g, 0)]; !ok {
+						continue
+					}
+					for _, s := range queueContent(t, c, queue("%DLQ%g", g, 0)) {
+						dead[s.body] = true
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				require.Positive(t, total)
+				assert.NotEmpty(t, dead)
+				for n := range total {
+					body := fmt.Sprint(n)
+					assert.True(t, consumed[body] > 0 || dead[body], "message %s of %d is lost", body, total)
+				}
+				lags, err := c.Admin().Lag(t.Context(), "g")
+				require.NoError(t, err)
+				for _, l := range lags {
+					assert.Zero(t, l.Lag, "%v", l.Queue)
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkFailing is how many messages a second a consumer fails once, gives
+// back, and gets again.
+func BenchmarkFailing(b *testing.B) {
+	for _, batch := range []int{1, 32} {
+		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
+			cfg := pocketmq.ClusterConfig{Topics: map[string]int{"T": 4}}
+			cfg.Timings.DelayLevels = []time.Duration{time.Millisecond}
+			c := run(b, cfg)
+			p := producer(b, c, pocketmq.ProducerConfig{})
+			for i := 0; i < b.N; i += 100 {
+				ms := make([]*pocketmq.Message, min(100, b.N-i))
+				for j := range ms {
+					ms[j] = &pocketmq.Message{Topic: "T", Body: benchBody(128)}
+				}
+				_, err := p.SendBatch(context.Background(), ms)
+				require.NoError(b, err)
+			}
+			count := newCounter()
+			b.ReportAllocs()
+			b.ResetTimer()
+			consumer(b, c, pocketmq.ConsumerConfig{Group: "g", From: pocketmq.FromFirstOffset, Subscriptions: all("T"), BatchSize: batch, Handler: func(_ context.Context, msgs []*pocketmq.MessageExt) error {
+				if msgs[0].ReconsumeTimes == 0 {
+					return errFails
+				}
+				count.add(len(msgs))
+				return nil
+			}})
+			count.wait(int64(b.N))
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msgs/s")
+		})
+	}
 }

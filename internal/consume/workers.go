@@ -125,7 +125,7 @@ func (w *worker) next(now time.Time) bool {
 			}
 			w.h = h
 			h.running++
-			h.lastGiven = time.Now()
+			h.lastGiven = now
 			r.counters.Running++
 			r.wakeLocked()
 			r.mu.Unlock()
