@@ -179,6 +179,7 @@ func TestSpaceThatIsNotKnownAnyMoreRefusesAndDeletesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cfg, free := guarded(t)
+				cfg.MinFreeBytes = 100_000
 				var failing atomic.Bool
 				ask := cfg.FreeBytes
 				cfg.FreeBytes = func(dir string) (int64, error) {
@@ -196,8 +197,7 @@ func TestSpaceThatIsNotKnownAnyMoreRefusesAndDeletesNothing(t *testing.T) {
 				pass(DefaultCleanInterval)
 				require.NoError(t, tryPut(t, s, "goes on"))
 				failing.Store(false)
-				free.Store(900 << 20) // less than four times the minimum, and less is missing than there is
-				s.cfg.MinFreeBytes = 900<<18 + 1000
+				free.Store(trimBelow*cfg.MinFreeBytes - 5000) // less is missing than there is
 				pass(DefaultCleanInterval)
 				min := s.Positions().Min
 				require.Greater(t, min, int64(1))

@@ -570,20 +570,29 @@ func TestSalvageWithoutAMarkBeginsAtTheFirstFile(t *testing.T) {
 func TestDeletionsAreToldWithTheirReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := retainConfig(t)
+		var mu sync.Mutex // guards told
 		var told []Deletion
-		cfg.Deleted = func(d Deletion) { told = append(told, d) }
+		cfg.Deleted = func(d Deletion) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, d)
+		}
 		cfg.RetentionBytes = 3 * MinFileSize
 		s := mustOpen(t, cfg)
 		putMany(t, s, "T", 0, 100)
 		pass(DefaultCleanInterval)
+		mu.Lock()
 		require.NotEmpty(t, told)
 		next := int64(1)
 		for _, d := range told {
 			assert.Equal(t, Deletion{DeletedForSize, d.Files, next, d.Last}, d)
 			next = d.Last + 1
 		}
+		mu.Unlock()
 		assert.Equal(t, s.Positions().Min, next)
 		pass(2 * time.Hour)
+		mu.Lock()
+		defer mu.Unlock()
 		last := told[len(told)-1]
 		assert.Equal(t, Deletion{DeletedForAge, last.Files, last.First, 100}, last)
 		mustClose(t, s)
