@@ -107,6 +107,12 @@ var allowedImports = map[string]map[string]string{
 	"cmd/pocketmq": {
 		"store": "it looks into data folders, and salvages them",
 	},
+	"examples/fault": {
+		".":                      "an example uses what a user would",
+		"examples/internal/walk": "what the walkthroughs share",
+		"fault":                  "the presets, and a table to ask",
+		"protocol":               "the code of the requests that are to be slow, or to fail",
+	},
 	"examples/internal/walk": {
 		".": "the clock, events and timings of a cluster",
 	},
