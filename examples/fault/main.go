@@ -130,7 +130,7 @@ func oneSlow(ctx context.Context, s *street) error {
 	}
 	for _, shop := range s.shops {
 		for _, w := range shop.windows(s.log.Since(0)) {
-			if d := w.till - w.from; w.broker != "broker-b" || d > shop.preset.slow || d < shop.preset.slow-s.story.Clock.Slack()/2 {
+			if d := w.till - w.from; w.broker != "broker-b" || d > shop.preset.slow || d < shop.preset.slow-s.story.Clock.Slack()/10 {
 				return fmt.Errorf("%s avoided %s for %s, expected: b for %s", shop.preset.name, w.broker, walk.Seconds(d), walk.Seconds(shop.preset.slow))
 			}
 		}

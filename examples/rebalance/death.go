@@ -71,7 +71,7 @@ func die(ctx context.Context, t *team, h *history, mail *mail) error {
 func judgeDeath(ctx context.Context, t *team, mail *mail, left pocketmq.MemberLeft, died time.Duration, hers, waiting []pocketmq.MessageQueue) error {
 	clock := t.story.Clock
 	after := clock.At(left.Time) - died
-	if left.Reason != "silent" || after < 90*time.Second-clock.Cluster(time.Millisecond) || after > 130*time.Second+clock.Slack() {
+	if left.Reason != "silent" || after < 90*time.Second-clock.Slack()/2 || after > 130*time.Second+clock.Slack() {
 		return fmt.Errorf("carla left for the reason %q, %s after her death; expected: silent, 90 to 130 s", left.Reason, walk.Seconds(after))
 	}
 	t.story.Checked("a scan found carla out %s after her death", walk.Seconds(after))

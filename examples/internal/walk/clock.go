@@ -44,7 +44,7 @@ func (c Clock) Until(ctx context.Context, at time.Duration) error {
 }
 
 // Slack is the cluster time by which a busy machine may be late.
-func (c Clock) Slack() time.Duration { return c.Cluster(2 * time.Second) }
+func (c Clock) Slack() time.Duration { return c.Cluster(time.Second) }
 
 // Seconds prints a moment or a span: "12.3 s".
 func Seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
