@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
@@ -83,9 +84,15 @@ func (g *Registry) Differ(name string) (bool, string) {
 		more  int
 		what  string
 	}
+	own := message.RetryTopic(name) // of interest only if somebody is without
+	if slices.ContainsFunc(snap.Members, func(m Member) bool {
+		return !slices.ContainsFunc(m.Subscriptions, func(s protocol.Subscription) bool { return s.Topic == own })
+	}) {
+		own = ""
+	}
 	var kinds []kind
 	for _, m := range snap.Members {
-		what := describe(m)
+		what := describe(m, own)
 		if i := slices.IndexFunc(kinds, func(k kind) bool { return k.what == what }); i >= 0 {
 			kinds[i].more++
 		} else {
@@ -107,12 +114,15 @@ func (g *Registry) Differ(name string) (bool, string) {
 		name, strings.Join(texts, "; "))
 }
 
-// describe is a member's model and subscriptions; members that agree have the
-// same text, whatever the order of their tags.
-func describe(m Member) string {
+// describe is a member's model and subscriptions, but for one topic; members that
+// agree have the same text, whatever the order of their tags.
+func describe(m Member, without string) string {
 	var b strings.Builder
 	b.WriteString(m.Model.String())
 	for _, s := range m.Subscriptions {
+		if s.Topic == without {
+			continue
+		}
 		expression := strings.TrimSpace(s.Expression)
 		if len(s.Tags) > 0 {
 			tags := slices.Clone(s.Tags)

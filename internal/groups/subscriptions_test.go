@@ -67,6 +67,17 @@ func TestMembersThatDifferAreNamed(t *testing.T) {
 		assert.True(t, differ)
 		assert.Contains(t, text, "c1: CLUSTERING orders(*); c2: BROADCASTING orders(*)")
 	})
+	t.Run("the retry topic, which says nothing when all have it", func(t *testing.T) {
+		b := newBench(t)
+		b.beat(t0, 1, member("c1", sub("orders", "*", 1), sub("%RETRY%g", "*", 1)))
+		b.beat(t0, 2, member("c2", sub("payments", "*", 1), sub("%RETRY%g", "*", 1)))
+		_, text := b.Differ("g")
+		assert.Contains(t, text, "c1: CLUSTERING orders(*); c2: CLUSTERING payments(*);")
+		b.beat(t0, 3, member("c3", sub("orders", "*", 1)))
+		_, text = b.Differ("g")
+		assert.Contains(t, text, "c1: CLUSTERING %RETRY%g(*) orders(*);")
+		assert.Contains(t, text, "c3: CLUSTERING orders(*);")
+	})
 }
 
 // As in the reference the last heartbeat decides the topics of a group, so
