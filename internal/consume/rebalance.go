@@ -181,7 +181,9 @@ func (r *run) rebalanceLoop(last outcome) {
 		last = next
 		after := r.heldByTopic()
 		for topic := range before {
-			after[topic] = after[topic]
+			if _, held := after[topic]; !held {
+				after[topic] = nil
+			}
 		}
 		for _, topic := range slices.Sorted(maps.Keys(after)) {
 			r.report(topic, before[topic], why)

@@ -111,7 +111,7 @@ func (s *Service) Run(ctx context.Context) {
 		s.mu.Lock()
 		level, at, any := s.schedule.Next()
 		s.mu.Unlock()
-		wait := time.UnixMilli(at).Sub(time.Now())
+		wait := time.Until(time.UnixMilli(at))
 		if !any || wait > 0 {
 			var due <-chan time.Time
 			if any {
