@@ -169,8 +169,9 @@ func (a *Admin) connections(ctx context.Context, group string) (connected, error
 
 // Group describes a consumer group as all masters and its members see it: who is
 // in it, which queues each member has, how far it has come everywhere, and who
-// holds which lock. LastHeartbeat of the members is not known here; Broker.Group
-// has it. An unknown group has neither members nor queues, and is no error.
+// holds which lock. Differ and LastHeartbeat of the members are not known here;
+// Broker.Group has them. An unknown group has neither members nor queues, and is no
+// error.
 //
 // When a master or a member does not answer, the rest is returned beside the error
 // that names it. Java: examineConsumerConnectionInfo, examineConsumeStats,
