@@ -143,11 +143,14 @@ func readIdentity(dir string) (*identity, error) {
 	if err := json.Unmarshal(text, &id); err != nil || id.Format < 1 {
 		return nil, fmt.Errorf("store: folder %s holds a file %s that is not a store's; choose an empty folder or restore that file: %w", dir, formatName, ErrNotAStore)
 	}
-	if id.CRC != "" && id != id.sealed() {
-		return nil, fmt.Errorf("store: file %s in folder %s is damaged: it does not match its own checksum; restore it from a copy: %w", formatName, dir, ErrNotAStore)
-	}
-	if id.Format > currentFormat {
+	whole := id.CRC == "" || id == id.sealed()
+	switch { // a newer format may have another checksum, so it comes first
+	case id.Format > currentFormat && whole:
 		return nil, fmt.Errorf("store: folder %s has format %d, this build reads %d; upgrade pocketmq: %w", dir, id.Format, currentFormat, ErrNewerFormat)
+	case id.Format > currentFormat:
+		return nil, fmt.Errorf("store: folder %s has format %d, this build reads %d; upgrade pocketmq, or restore file %s from a copy if no newer build has written it: %w", dir, id.Format, currentFormat, formatName, ErrNewerFormat)
+	case !whole:
+		return nil, fmt.Errorf("store: file %s in folder %s is damaged: it does not match its own checksum; restore it from a copy: %w", formatName, dir, ErrNotAStore)
 	}
 	return &id, nil
 }
