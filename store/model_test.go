@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -34,7 +35,14 @@ type placed struct {
 	id     QueueID
 	offset int
 	text   string
+	time   int64 // when it was stored, milliseconds
 	drop   bool
+}
+
+// keyed are the keys of the record at a position.
+func (p placed) keyed(position int) keyed {
+	n, _, _ := strings.Cut(p.text, "-")
+	return keyed{topic: p.id.Topic, body: p.text, uniq: "u" + n, keys: "all k" + n[len(n)-1:], time: p.time, position: int64(position)}
 }
 
 // Random things are done with a store and with a map, which must agree. The seed
@@ -48,8 +56,13 @@ func TestModelOfRandomUseAndCrashes(t *testing.T) {
 		cfg.FileSize = []int64{MinFileSize, 16 << 10, 1 << 20}[rng.IntN(3)]
 		cfg.SyncFlush = rng.IntN(3) == 0
 		cfg.Throwaway = rng.IntN(4) == 0
+		cfg.tableEntries, cfg.indexBlocks = []int{0, 60, 500}[rng.IntN(3)], []int{0, 6}[rng.IntN(2)]
 		if rng.IntN(2) == 0 {
 			cfg.RetentionBytes = 1 + rng.Int64N(20*cfg.FileSize)
+			cfg.FlushInterval, cfg.CleanInterval = time.Millisecond, time.Millisecond
+		}
+		if rng.IntN(3) == 0 {
+			cfg.Retention = time.Duration(1+rng.IntN(300)) * time.Millisecond
 			cfg.FlushInterval, cfg.CleanInterval = time.Millisecond, time.Millisecond
 		}
 		m := &model{t: t, rng: rng, cfg: cfg, queues: map[QueueID][]string{}, min: 1}
@@ -73,9 +86,11 @@ func TestModelOfRandomUseAndCrashes(t *testing.T) {
 				m.s.rollIdle()
 			case n < 94:
 				mustClose(t, m.s)
+				m.loseDerived()
 				m.reopen()
 			case n < 96:
 				mustKill(t, m.s)
+				m.loseDerived()
 				m.reopen()
 			case n < 98 && !cfg.Throwaway:
 				m.powerOff()
@@ -103,14 +118,21 @@ func (m *model) append() {
 	for i := range n {
 		text := fmt.Sprintf("%d-%s", m.rng.Uint32(), strings.Repeat("x", m.rng.IntN(400)))
 		texts = append(texts, text)
-		require.NoError(m.t, b.Add(record(id.Topic, id.ID, text, "")))
-		m.order = append(m.order, placed{id: id, offset: first + i, text: text})
+		p := placed{id: id, offset: first + i, text: text}
+		k := p.keyed(0)
+		r := keyedRecord(id.Topic, text, k.uniq, k.keys)
+		r.QueueID = int32(id.ID)
+		require.NoError(m.t, b.Add(r))
+		m.order = append(m.order, p)
 	}
 	noWait := m.rng.IntN(2) == 0
 	a, err := m.s.Append(context.Background(), b, AppendOptions{NoWait: noWait})
 	require.NoError(m.t, err)
 	require.Equal(m.t, int64(len(m.queues[id])), a.QueueOffset)
 	require.Equal(m.t, int64(len(m.order)-n+1), a.Position)
+	for i := len(m.order) - n; i < len(m.order); i++ {
+		m.order[i].time = a.StoreTime.UnixMilli()
+	}
 	m.queues[id] = append(m.queues[id], texts...)
 	if m.cfg.SyncFlush && !noWait && !m.cfg.Throwaway {
 		m.synced = len(m.order)
@@ -150,6 +172,8 @@ func (m *model) read() {
 	m.s.trimmer.pin() // nothing is deleted meanwhile
 	defer m.s.unpin()
 	m.readRecord()
+	m.query()
+	m.search(id)
 	min := m.kept()[id]
 	offset := m.rng.IntN(len(texts) + 2)
 	res, err := m.s.Get(GetRequest{Topic: id.Topic, QueueID: id.ID, Offset: int64(offset), MaxMessages: m.rng.IntN(100)})
@@ -181,7 +205,78 @@ func (m *model) readRecord() {
 	v := message.View(rec)
 	require.Equal(m.t, int64(position), v.Position())
 	p := m.order[position-1]
-	require.Equal(m.t, p, placed{id: p.id, offset: int(v.QueueOffset()), text: string(v.Body())})
+	require.Equal(m.t, p, placed{id: p.id, offset: int(v.QueueOffset()), text: string(v.Body()), time: v.StoreTime()})
+}
+
+// query asks for a key of some record, or for one that many have. Nothing is
+// deleted meanwhile.
+func (m *model) query() {
+	if len(m.order) == 0 {
+		return
+	}
+	asked := m.order[m.rng.IntN(len(m.order))]
+	if asked.drop {
+		return
+	}
+	k := asked.keyed(0)
+	q := KeyQuery{Topic: k.topic, Key: []string{k.uniq, k.keys[len("all "):], "all", "none"}[m.rng.IntN(4)], Max: 1 + m.rng.IntN(40)}
+	from, to := int64(math.MinInt64), int64(math.MaxInt64)
+	if m.rng.IntN(2) == 0 {
+		from = asked.time + m.rng.Int64N(20) - 10
+		to = from + m.rng.Int64N(20)
+		q.From, q.To = time.UnixMilli(from), time.UnixMilli(to)
+	}
+	if m.rng.IntN(3) == 0 {
+		q.Below = 1 + m.rng.Int64N(int64(len(m.order)))
+	}
+	var want []int
+	for at := len(m.order); at >= int(m.s.Positions().Min) && len(want) < q.Max; at-- {
+		p := m.order[at-1]
+		if p.drop || p.id.Topic != q.Topic || !p.keyed(at).has(q.Key) || p.time < from || p.time > to || q.Below > 0 && int64(at) >= q.Below {
+			continue
+		}
+		want = append(want, at)
+	}
+	found, err := m.s.QueryKey(m.t.Context(), q)
+	require.NoError(m.t, err)
+	var got []int
+	for _, rec := range found {
+		v := message.View(rec)
+		require.Equal(m.t, m.order[v.Position()-1].text, string(v.Body()))
+		got = append(got, int(v.Position()))
+	}
+	require.Equal(m.t, want, got, "%+v", q)
+}
+
+// search looks for times around those of a queue. Nothing is deleted meanwhile.
+func (m *model) search(id QueueID) {
+	min := m.kept()[id]
+	var times []int64
+	for _, p := range m.order {
+		switch {
+		case p.drop && p.id.Topic == id.Topic:
+			times = nil
+		case !p.drop && p.id == id:
+			times = append(times, p.time)
+		}
+	}
+	at := time.Now().UnixMilli()
+	if n := len(times); n > 0 {
+		at = times[m.rng.IntN(n)] + m.rng.Int64N(7) - 3
+	}
+	lower := min // the first that is not older
+	for lower < len(times) && times[lower] < at {
+		lower++
+	}
+	upper := max(min, len(times)-1) // the last that is not newer
+	for upper > min && times[upper] > at {
+		upper--
+	}
+	for boundary, want := range map[Boundary]int{LowerBoundary: lower, UpperBoundary: upper} {
+		got, err := m.s.OffsetByTime(id.Topic, id.ID, time.UnixMilli(at), boundary)
+		require.NoError(m.t, err)
+		require.Equal(m.t, int64(want), got, "%v of %d in %v from offset %d on", boundary, at, times, min)
+	}
 }
 
 // kept is the first offset of each queue that must be there, by the first
@@ -190,8 +285,9 @@ func (m *model) kept() map[QueueID]int {
 	min := m.s.Positions().Min
 	require.GreaterOrEqual(m.t, min, m.min)
 	m.min = min
-	if m.cfg.RetentionBytes == 0 {
-		require.Equal(m.t, int64(1), min)
+	if m.cfg.RetentionBytes == 0 && min > 1 {
+		require.Positive(m.t, m.cfg.Retention)
+		require.Less(m.t, m.order[min-2].time, time.Now().Add(-m.cfg.Retention).UnixMilli(), "position %d", min-1)
 	}
 	kept := map[QueueID]int{}
 	for id, texts := range m.upTo(int(min - 1)) {
@@ -247,12 +343,21 @@ func (m *model) crash() {
 		}
 		require.NoError(m.t, os.WriteFile(path, data, 0o640))
 	}
-	for _, name := range []string{checkpointName, queuesName} {
+	for _, name := range []string{checkpointName, queuesName, indexName} {
 		if m.rng.IntN(4) == 0 {
 			require.NoError(m.t, os.RemoveAll(filepath.Join(cfg.Dir, name)))
 		}
 	}
 	m.survive()
+}
+
+// loseDerived removes one of the files and folders that can be made again, at
+// times.
+func (m *model) loseDerived() {
+	names := []string{checkpointName, queuesName, indexName}
+	if i := m.rng.IntN(2 * len(names)); i < len(names) {
+		require.NoError(m.t, os.RemoveAll(filepath.Join(m.cfg.Dir, names[i])))
+	}
 }
 
 // powerOff takes what was not synced.
