@@ -32,7 +32,7 @@ func someQueues(t *testing.T, cfg Config, files int, end func(*testing.T, *Store
 	s := mustOpen(t, cfg)
 	rng := rand.New(rand.NewPCG(1, 2))
 	all := make(map[int64]wrote)
-	for n := 0; len(segments(t, cfg.Dir)) < files; n++ {
+	for n := 0; len(segments(t, cfg.Dir)) < files || s.Positions().Written < s.log.active.base+12; n++ {
 		key := QueueID{Topic: fmt.Sprintf("topic-%d", rng.IntN(3)), ID: rng.IntN(2)}
 		body := fmt.Sprintf("body-%d-%s", n, string(make([]byte, rng.IntN(60))))
 		r := record(key.Topic, key.ID, body, "")
@@ -232,9 +232,7 @@ func TestSalvageKeepsEveryRecordThatCanBeRead(t *testing.T) {
 					last = baseOf(t, paths[file+1]) - 1
 				}
 				entries := entriesOf(t, path)
-				if len(entries) < 12 {
-					t.Skip("the last file is short") // it has one record
-				}
+				require.GreaterOrEqual(t, len(entries), 12)
 				before := readAll(t, cfg.Dir)
 				row.damage(t, path, entries)
 				if !withQueues {
@@ -263,7 +261,9 @@ func TestSalvageKeepsEveryRecordThatCanBeRead(t *testing.T) {
 				for _, content := range after {
 					sizes -= len(content)
 				}
-				assert.Zero(t, sizes, "the sizes that the headers behind tell are still true")
+				if file+1 < len(paths) {
+					assert.Zero(t, sizes, "the sizes that the headers behind tell are still true")
+				}
 				if old, ok := damaged[path]; ok && string(old) != string(after[path]) {
 					copied, err := os.ReadFile(filepath.Join(folder, commitLogName, filepath.Base(filepath.Dir(path)), segmentName))
 					require.NoError(t, err)
