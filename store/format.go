@@ -75,6 +75,35 @@ func claimDir(cfg Config, sync syncer) (*os.File, error) {
 	return lock, nil
 }
 
+// misplaced is the first thing in a data folder that is not a folder but has the name
+// of one, and what can be done about it.
+func misplaced(dir string) (path, remedy string, err error) {
+	for _, name := range []string{commitLogName, queuesName, indexName} {
+		path := filepath.Join(dir, name)
+		info, err := os.Stat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return "", "", fmt.Errorf("store: look at %s: %w", path, err)
+		case info.IsDir():
+		case name == commitLogName:
+			return path, "restore that folder from a copy", nil
+		default:
+			return path, "move it away: the next start makes the folder again, from the commit log", nil
+		}
+	}
+	return "", "", nil
+}
+
+// checkFolders refuses a data folder with a file in place of one of its folders.
+func checkFolders(dir string) error {
+	path, remedy, err := misplaced(dir)
+	if path != "" {
+		err = fmt.Errorf("store: %s is a file, where a store has a folder; %s: %w", path, remedy, ErrNotAStore)
+	}
+	return err
+}
+
 // makeDirs makes a folder and those above it that are missing, from the top, and
 // makes the entry of each in its parent durable. dir is a clean path.
 func makeDirs(dir string, sync syncer) error {

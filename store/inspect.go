@@ -48,6 +48,9 @@ type Finding struct {
 	Byte   int64       `json:"byte,omitempty"` // where in the file it begins
 	Text   string      `json:"text"`
 	Remedy string      `json:"remedy"`
+	// Harmless tells that nothing is to be done: the next open mends it, and loses
+	// nothing by it.
+	Harmless bool `json:"harmless,omitempty"`
 }
 
 // InspectedFile is one file of the commit log.
@@ -70,8 +73,8 @@ type InspectedFile struct {
 type InspectedQueue struct {
 	Topic   string `json:"topic"`
 	ID      int    `json:"id"`
-	Min     int64  `json:"min"`     // its offsets are Min up to but not including Max
-	Max     int64  `json:"max"`     //
+	Min     int64  `json:"min"`     // its first offset
+	Max     int64  `json:"max"`     // the offset that the next record gets: one more than its last
 	Records int64  `json:"records"` // readable
 	Lost    int64  `json:"lost"`    // marked as lost by an earlier salvage
 	Bad     int64  `json:"bad"`     // offsets in between whose records cannot be read
@@ -310,7 +313,7 @@ func (in *inspector) file(f *surveyedFile, end int64, lastOne bool) {
 		in.find(Finding{
 			Kind: FindingTorn, Path: f.path, First: f.next, Byte: int64(f.tail),
 			Text:   fmt.Sprintf("%s ends in %d bytes that are no record, from byte %d on: what a crash leaves of a write that nobody was promised to survive it", f.path, rest, f.tail),
-			Remedy: in.ifOpens("none is needed: the next start cuts them off"),
+			Remedy: in.ifOpens("nothing: the next start cuts them off"), Harmless: in.result.Opens != OpensReadOnly,
 		})
 	case rest > 0:
 		in.spoilt(f.next)
@@ -497,6 +500,18 @@ func (f *folder) readOnly(cp *checkpoint, good int64) *Store {
 
 // outcome reports what keeps the next open from coming so far.
 func (in *inspector) outcome() error {
+	path, remedy, err := misplaced(in.folder.dir)
+	if err != nil {
+		return err
+	}
+	if path != "" {
+		in.result.Opens, in.result.Cut = OpensRefused, 0
+		in.find(Finding{
+			Kind: FindingStray, Path: path,
+			Text: fmt.Sprintf("%s is a file, where a store has a folder, and keeps the store from opening", path), Remedy: remedy,
+		})
+		return nil
+	}
 	stray, err := in.stray()
 	if err != nil || stray == "" || in.result.Opens == OpensReadOnly {
 		return err

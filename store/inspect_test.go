@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -117,6 +118,14 @@ func TestInspectNamesEveryKindOfDamage(t *testing.T) {
 			},
 			[]FindingKind{FindingStray}, OpensRefused,
 		},
+		"a file in place of the queues": {
+			func(t *testing.T, dir string, paths []string) { fileInPlaceOf(t, filepath.Join(dir, queuesName)) },
+			[]FindingKind{FindingStray}, OpensRefused,
+		},
+		"a file in place of the index": {
+			func(t *testing.T, dir string, paths []string) { fileInPlaceOf(t, filepath.Join(dir, indexName)) },
+			[]FindingKind{FindingStray}, OpensRefused,
+		},
 		"files of two copies": {
 			func(t *testing.T, dir string, paths []string) {
 				data, err := os.ReadFile(paths[2])
@@ -205,6 +214,35 @@ func grow(t *testing.T, path string, more []byte) {
 
 // requireForeseen opens a copy of an inspected folder and compares what becomes
 // of it with what the inspection says.
+func fileInPlaceOf(t *testing.T, path string) {
+	t.Helper()
+	require.NoError(t, os.RemoveAll(path))
+	require.NoError(t, os.WriteFile(path, []byte("x"), 0o640))
+}
+
+func TestAFileInPlaceOfAFolderIsRefusedWithARemedy(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	someQueues(t, cfg, 2, closeStore)
+	for name, remedy := range map[string]string{queuesName: "move it away", indexName: "move it away", commitLogName: "from a copy"} {
+		cfg := cfg
+		cfg.Dir = copyDir(t, cfg.Dir)
+		path := filepath.Join(cfg.Dir, name)
+		fileInPlaceOf(t, path)
+		_, err := Open(cfg)
+		require.ErrorIs(t, err, ErrNotAStore)
+		assert.ErrorContains(t, err, path)
+		assert.ErrorContains(t, err, remedy)
+		if name == commitLogName {
+			_, err = Inspect(t.Context(), cfg.Dir)
+			assert.ErrorContains(t, err, remedy)
+			continue
+		}
+		require.NoError(t, os.Remove(path))
+		mustClose(t, mustOpen(t, cfg))
+	}
+}
+
 func requireForeseen(t *testing.T, cfg Config, dir string, in *Inspection) {
 	t.Helper()
 	cfg.Dir = copyDir(t, dir)
@@ -214,6 +252,10 @@ func requireForeseen(t *testing.T, cfg Config, dir string, in *Inspection) {
 		return
 	}
 	require.NoError(t, err)
+	if len(in.Findings) > 0 && !slices.ContainsFunc(in.Findings, func(f Finding) bool { return !f.Harmless }) {
+		require.NoError(t, s.Err())
+		require.Nil(t, in.Salvage)
+	}
 	opens := OpensClean
 	switch {
 	case s.Err() != nil:

@@ -132,6 +132,9 @@ func open(cfg Config, disk syncer) (_ *Store, err error) {
 			err = errors.Join(err, s.log.closeFiles(s.log.closing()), s.extents.close(), s.index.close(), unlockFile(lock))
 		}
 	}()
+	if err := checkFolders(cfg.Dir); err != nil {
+		return nil, err
+	}
 	cp, err := loadCheckpoint(cfg.Dir)
 	if err != nil {
 		return nil, err

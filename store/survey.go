@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -237,6 +238,9 @@ func lookAt(dir string) (*folder, error) {
 	id, err := readIdentity(dir)
 	if err != nil {
 		return nil, err
+	}
+	if path, remedy, err := misplaced(dir); err != nil || filepath.Base(path) == commitLogName {
+		return nil, cmp.Or(err, fmt.Errorf("store: %s is a file, where a store has a folder; %s: %w", path, remedy, ErrNotAStore))
 	}
 	f := &folder{dir: dir, identity: *id}
 	f.log.dir, f.log.disk = filepath.Join(dir, commitLogName), durable()

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/pocketmq/pocketmq/store"
@@ -29,6 +30,8 @@ is lost is marked, and consumers pass over it. Copies of all that it changes go 
 a folder DIR/salvage-TIME, with a report. It may be stopped at any moment and
 repeated.
 
+MIN of a queue is its first offset, MAX the one that the next message gets.
+
 Flags:
   --json     print one JSON object: the fields of store.Inspection, and "applied"
              {"folder", "after"} once a salvage has been done
@@ -37,8 +40,9 @@ Flags:
   --yes      do not ask
 
 Exit codes:
-  0  all is well, or it is after the salvage
-  1  something was found, and is still there
+  0  nothing is to be done: all is well, or it is after the salvage, or a crash
+     left an end that the next start cuts off
+  1  something is to be done
   2  wrong usage, a folder in use, or one that cannot be read or written
 `
 
@@ -134,7 +138,7 @@ func (opt options) inspect(ctx context.Context, env *environment, dir string) (i
 	if err := out.Flush(); err != nil {
 		return 0, err
 	}
-	if len(last.Findings) > 0 {
+	if slices.ContainsFunc(last.Findings, func(f store.Finding) bool { return !f.Harmless }) {
 		return exitFindings, nil
 	}
 	return exitClean, nil

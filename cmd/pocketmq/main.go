@@ -19,7 +19,7 @@ import (
 // Exit codes.
 const (
 	exitClean    = 0
-	exitFindings = 1
+	exitFindings = 1 // something is to be done about the folder
 	exitError    = 2 // wrong usage, or a folder that cannot be read or written
 )
 

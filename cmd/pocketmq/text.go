@@ -82,8 +82,8 @@ func (t text) queues(in *store.Inspection) {
 	if len(in.Queues) > 0 {
 		t.table(len(in.Queues), func(tw io.Writer, i int) {
 			q := in.Queues[i]
-			fmt.Fprintf(tw, "  %s\t%d\t%s\t%d\t%s\n", printable(q.Topic), q.ID, span(q.Min, q.Max-1), q.Records, marks(q.Lost, q.Bad))
-		}, "TOPIC | QUEUE | OFFSETS | RECORDS | ")
+			fmt.Fprintf(tw, "  %s\t%d\t%d\t%d\t%d\t%s\n", printable(q.Topic), q.ID, q.Min, q.Max, q.Records, marks(q.Lost, q.Bad))
+		}, "TOPIC | QUEUE | MIN | MAX | RECORDS | ")
 	}
 	t.printf("\n")
 }
