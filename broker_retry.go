@@ -191,7 +191,7 @@ func (s *brokerSession) redirect(q *protocol.SendMessageRequest) (topic protocol
 		return topic, false, err
 	}
 	limit := group.RetryMaxTimes
-	if q.MaxReconsumeTimes > 0 {
+	if q.MaxReconsumeTimes != 0 { // below 0: at once
 		limit = int(q.MaxReconsumeTimes)
 	}
 	if int(q.ReconsumeTimes) > limit || s.locks.Holds(group.Name, time.Now()) {

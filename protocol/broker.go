@@ -58,7 +58,7 @@ type SendMessageRequest struct {
 	Flag               int32
 	Properties         string // message.AppendProperty encoding
 	ReconsumeTimes     int32
-	MaxReconsumeTimes  int32 // of a send to %RETRY%; 0 = the group's
+	MaxReconsumeTimes  int32 // of a send to %RETRY%; 0 = the group's, below 0 = it is a dead letter at once
 	Batch              bool  // Body is a batch body (message.AppendBatch)
 	Body               []byte
 	Oneway             bool // no answer is wanted: (nil, nil) as soon as the request has left
