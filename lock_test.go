@@ -107,3 +107,34 @@ func TestFaultsActOnLocks(t *testing.T) {
 		assert.Len(t, lock(t, conn, "g", "c2", q), 1)
 	})
 }
+
+// A request for a lock whose answer is late is followed by another one. What the
+// member has sent in between must not take away what that is granted.
+func TestALockThatAMemberCountsOnIsAtItsBroker(t *testing.T) {
+	for healed := time.Duration(0); healed < 10*time.Second; healed += 250 * time.Millisecond {
+		t.Run(healed.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 2}})
+				var in inbox
+				start := func(name string) *pocketmq.Consumer {
+					return consumer(t, c, pocketmq.ConsumerConfig{Group: "g", InstanceName: name, Subscriptions: all("T"), Orderly: true, Handler: in.handler(name)})
+				}
+				other, co := start("other"), start("m")
+				c.Network().Delay(co.ClientID(), "broker-a/0", 1200*time.Millisecond)
+				require.NoError(t, other.Shutdown(t.Context()))
+				time.Sleep(healed)
+				c.Network().HealAll()
+				for range 200 {
+					time.Sleep(50 * time.Millisecond)
+					synctest.Wait()
+					g, _ := c.Broker("broker-a", 0).Group("g")
+					for _, q := range co.Queues() {
+						if q.Locked {
+							require.Equal(t, co.ClientID(), g.Locks[q.Queue], "%v", q.Queue)
+						}
+					}
+				}
+			})
+		})
+	}
+}

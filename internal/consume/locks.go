@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -287,11 +289,25 @@ func (r *run) acquire(ctx context.Context, q message.Queue) (queueLock, error) {
 		return queueLock{}, fmt.Errorf("%v not taken: %w", q, ctx.Err())
 	}
 	defer r.exitLocks()
+	if r.unlocking(q, time.Now()) {
+		return queueLock{}, fmt.Errorf("%v: its last unlock may be under way still: %w", q, errLockHeld)
+	}
 	l, locked, err := r.askLocks(ctx, q.BrokerName, []message.Queue{q})
+	if err == nil {
+		r.mu.Lock()
+		delete(r.asked, q)
+		r.mu.Unlock()
+	}
 	switch {
 	case err != nil:
-		if !answered(err) { // granted, for all we know
+		switch {
+		case answered(err):
+		case ctx.Err() != nil: // granted, for all we know
 			r.sendUnlock(q)
+		default: // asked for again, or unlocked when it is wanted no more
+			r.mu.Lock()
+			r.asked[q] = true
+			r.mu.Unlock()
 		}
 		return queueLock{}, fmt.Errorf("%v not taken: %w", q, err)
 	case !locked[q]:
@@ -328,10 +344,41 @@ func (r *run) disown(q message.Queue, l queueLock) {
 	r.sendUnlock(q)
 }
 
+// unlocking reports whether a broker may still get an unlock of q that was sent
+// before: a lock granted until then would be lost without a word. What took
+// longer than LockClientLife is over.
+func (r *run) unlocking(q message.Queue, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sent, ok := r.unlocks[q]
+	if ok && now.Sub(sent) > r.cfg.LockClientLife {
+		delete(r.unlocks, q)
+		return false
+	}
+	return ok
+}
+
+// unlockUnwanted gives back the queues of a topic that were asked for without an
+// answer and are not of this member's share any more.
+func (r *run) unlockUnwanted(ctx context.Context, topic string, share []message.Queue) {
+	var unwanted []message.Queue
+	r.mu.Lock()
+	for q := range r.asked {
+		if q.Topic == topic && !slices.Contains(share, q) {
+			unwanted = append(unwanted, q)
+			delete(r.asked, q)
+		}
+	}
+	r.mu.Unlock()
+	r.unlock(ctx, unwanted)
+}
+
 // unlock gives queues back that no handler has any more. Best effort: what fails
-// is logged, since locks expire. oneway does not wait for the answers. Java:
-// RebalanceImpl.unlock, unlockAll.
-func (r *run) unlock(ctx context.Context, queues []message.Queue, oneway bool) {
+// is logged, since locks expire. Java: RebalanceImpl.unlock, unlockAll.
+//
+// Differs: it waits for the answers. One that is not waited for may be overtaken
+// by a later lock, which it then takes away.
+func (r *run) unlock(ctx context.Context, queues []message.Queue) {
 	if !r.locking || len(queues) == 0 || !r.enterLocks(ctx) {
 		return
 	}
@@ -344,7 +391,7 @@ func (r *run) unlock(ctx context.Context, queues []message.Queue, oneway bool) {
 	}
 	var wg sync.WaitGroup
 	for broker, queues := range byBroker {
-		wg.Go(func() { r.unlockAt(ctx, broker, queues, oneway) })
+		wg.Go(func() { r.unlockAt(ctx, broker, queues, false) })
 	}
 	wg.Wait()
 }
@@ -355,12 +402,31 @@ func (r *run) sendUnlock(q message.Queue) {
 	r.unlockAt(r.base, q.BrokerName, []message.Queue{q}, true)
 }
 
-// unlockAt sends one request.
+// unlockAt sends one request. While no broker has answered it, acquire leaves its
+// queues alone.
 func (r *run) unlockAt(ctx context.Context, broker string, queues []message.Queue, oneway bool) {
+	now := time.Now()
+	before := make(map[message.Queue]time.Time)
+	r.mu.Lock()
+	for _, q := range queues {
+		if sent, ok := r.unlocks[q]; ok && now.Sub(sent) <= r.cfg.LockClientLife {
+			before[q] = sent
+		}
+		r.unlocks[q] = now
+	}
+	r.mu.Unlock()
 	err := r.call(ctx, broker, lockTimeout, func(ctx context.Context, conn protocol.BrokerConn) error {
 		_, err := conn.UnlockQueues(ctx, &protocol.UnlockQueuesRequest{Group: r.cfg.Group, ClientID: r.cfg.ClientID, Queues: queues, Oneway: oneway})
 		return err
 	})
+	if err == nil && !oneway || answered(err) || errors.Is(err, protocol.ErrUnreachable) {
+		r.mu.Lock()
+		for _, q := range queues {
+			delete(r.unlocks, q)
+		}
+		maps.Copy(r.unlocks, before) // those may be under way still
+		r.mu.Unlock()
+	}
 	if err != nil {
 		r.log.Warn("queues not unlocked, their locks expire", "broker", broker, "queues", len(queues), "error", err)
 	}

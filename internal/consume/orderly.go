@@ -77,7 +77,7 @@ func (r *run) letGo(ctx context.Context, queues []*heldQueue) []unstored {
 	r.regain(ctx, queues)
 	failed := r.commitAll(ctx, queues)
 	if ctx.Err() == nil {
-		r.unlock(ctx, namesOf(queues), true)
+		r.unlock(ctx, namesOf(queues))
 	}
 	if ctx.Err() != nil { // the run halts, and leave does all of it
 		return nil

@@ -311,6 +311,7 @@ func (r *run) rebalance(ctx context.Context, rd *round, route *client.Route, sub
 	if err != nil {
 		return err
 	}
+	r.unlockUnwanted(ctx, route.Topic, share)
 	var errs []error
 	if err := r.refilter(ctx, rd, sub); err != nil {
 		errs = append(errs, err)

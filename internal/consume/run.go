@@ -71,6 +71,8 @@ type run struct {
 	held       map[message.Queue]*heldQueue // what is consumed
 	leaving    map[*heldQueue]bool          // dropped, last offset not committed yet, or still locked
 	draining   map[message.Queue]*heldQueue // dropped, handlers still run
+	asked      map[message.Queue]bool       // wanted locks of which no answer tells whether they are granted
+	unlocks    map[message.Queue]time.Time  // when unlocks were sent that no answer has ended
 	ready      readyList                    // held queues with ready messages
 	idle       int                          // workers that wait
 	waking     bool                         // a worker was woken and has not looked yet
@@ -142,6 +144,8 @@ func newRun(cfg *Config, subs *subscriptions, base context.Context, now time.Tim
 		held:       make(map[message.Queue]*heldQueue),
 		leaving:    make(map[*heldQueue]bool),
 		draining:   make(map[message.Queue]*heldQueue),
+		asked:      make(map[message.Queue]bool),
+		unlocks:    make(map[message.Queue]time.Time),
 		full:       make(map[*heldQueue]bool),
 		backs:      make(map[string]*backList),
 		retryTopic: message.RetryTopic(cfg.Group),
@@ -257,7 +261,10 @@ func (r *run) abandon() {
 	r.cancelBacks()
 	ctx, cancel := context.WithTimeout(r.base, startLeaveTimeout)
 	defer cancel()
-	r.unlock(ctx, slices.Collect(maps.Keys(r.held)), false)
+	r.mu.Lock()
+	queues := slices.AppendSeq(slices.Collect(maps.Keys(r.held)), maps.Keys(r.asked))
+	r.mu.Unlock()
+	r.unlock(ctx, queues)
 	r.farewell(ctx)
 }
 
@@ -284,6 +291,7 @@ func (r *run) leave(ctx context.Context) []unstored {
 			free = append(free, h.queue)
 		}
 	}
+	free = slices.AppendSeq(free, maps.Keys(r.asked))
 	r.retries = nil
 	r.mu.Unlock()
 
@@ -294,7 +302,7 @@ func (r *run) leave(ctx context.Context) []unstored {
 	}
 	r.regain(ctx, queues)
 	failed := r.commitAll(ctx, queues)
-	r.unlock(ctx, free, false)
+	r.unlock(ctx, free)
 	r.farewell(ctx)
 	return failed
 }
