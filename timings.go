@@ -4,7 +4,9 @@ import "time"
 
 // Timings holds every interval of a cluster and its clients. A zero field
 // means RocketMQ's default, given in brackets, or that of the cluster a client
-// is started through; a negative one is refused, and 100 years are the longest.
+// is started through, changed if need be to fit the fields that are set; a
+// negative one is refused, and 100 years are the longest. LockRenew, LockClientLife
+// and LockExpire must not descend, nor PullSuspend and PullExpire.
 // The Java name of each is given where there is one.
 type Timings struct {
 	BrokerRegister  time.Duration // a broker registers with every name server this often [30 s] (registerNameServerPeriod)
@@ -131,7 +133,12 @@ func (t Timings) withDefaults() Timings { return t.over(DefaultTimings()) }
 
 // over returns t with its zero fields taken from base, and nothing longer than
 // maxInterval; it shares no slice with either.
+//
+// Where what is taken would contradict what t says, it follows that: locks are
+// to live longer than they are renewed and believed in, and pulls to be given up
+// later than brokers answer them.
 func (t Timings) over(base Timings) Timings {
+	said := t
 	from := base.fields()
 	for i, e := range t.fields() {
 		if *e.d == 0 {
@@ -147,7 +154,28 @@ func (t Timings) over(base Timings) Timings {
 	for i, d := range levels {
 		t.DelayLevels[i] = min(d, maxInterval)
 	}
+	said.fit(&t)
 	return t
+}
+
+// fit changes fields of all that t leaves open so that they fit those that it
+// sets.
+func (t *Timings) fit(all *Timings) {
+	if t.LockClientLife == 0 && t.LockRenew > 0 {
+		all.LockClientLife = min(max(all.LockClientLife, t.LockRenew+t.LockRenew/2), maxInterval)
+	}
+	if t.LockExpire == 0 {
+		all.LockExpire = min(max(all.LockExpire, 2*all.LockClientLife), maxInterval)
+	}
+	if t.LockClientLife == 0 && all.LockClientLife > all.LockExpire {
+		all.LockClientLife = all.LockExpire / 2
+	}
+	if t.LockRenew == 0 && all.LockRenew > all.LockClientLife {
+		all.LockRenew = all.LockClientLife * 2 / 3
+	}
+	if t.PullExpire == 0 {
+		all.PullExpire = max(all.PullExpire, min(8*min(all.PullSuspend, maxInterval/8), maxInterval))
+	}
 }
 
 func (t Timings) validate(p *problems) {
@@ -159,6 +187,17 @@ func (t Timings) validate(p *problems) {
 	for i, d := range t.DelayLevels {
 		if d <= 0 {
 			p.add("Timings.DelayLevels[%d] is %v, must be positive", i, d)
+		}
+	}
+	// What one of these waits for, the other has to allow.
+	t = t.withDefaults()
+	for _, pair := range [][2]timing{
+		{{"PullSuspend", &t.PullSuspend}, {"PullExpire", &t.PullExpire}},
+		{{"LockRenew", &t.LockRenew}, {"LockClientLife", &t.LockClientLife}},
+		{{"LockClientLife", &t.LockClientLife}, {"LockExpire", &t.LockExpire}},
+	} {
+		if short, long := pair[0], pair[1]; *long.d > 0 && *short.d > *long.d {
+			p.add("Timings.%s is %v, longer than Timings.%s, which is %v: set both", short.name, *short.d, long.name, *long.d)
 		}
 	}
 }

@@ -30,6 +30,7 @@ func program() walk.Program {
 		Choices: []string{"all"},
 		Drawn:   "which broker was avoided when",
 		Speed:   30,
+		Fastest: 100,
 		Examples: []string{
 			"# two minutes of the cluster take four seconds",
 			"-step # wait for Enter before each step",

@@ -34,6 +34,7 @@ func program() walk.Program {
 		Choices: names(),
 		Drawn:   "who held which queue when",
 		Speed:   60,
+		Fastest: 1000,
 		Examples: []string{
 			"# a minute of the cluster takes a second",
 			"-step # wait for Enter before each step",

@@ -20,6 +20,7 @@ type Program struct {
 	Choices  []string // the values of -strategy, the default first
 	Drawn    string   // what -svg draws
 	Speed    float64  // default of -speed
+	Fastest  float64  // most that -speed may be: beyond it, what takes milliseconds cannot be told apart
 	Examples []string // command lines for -h: the flags, "#", and what they do
 
 	// Run tells the story. It returns an error if what the story claims did not
@@ -80,7 +81,7 @@ func (p Program) parse(args []string, out io.Writer) (Options, error) {
 	flags.SetOutput(io.Discard) // errors are told once, by Main
 	flags.BoolVar(&o.Step, "step", false, "wait for Enter before each step; the cluster's time goes on meanwhile")
 	flags.StringVar(&o.Strategy, "strategy", p.Choices[0], p.Choice+": "+strings.Join(p.Choices, ", "))
-	flags.Float64Var(&o.Speed, "speed", p.Speed, "cluster time runs `N` times faster; the times told are cluster time")
+	flags.Float64Var(&o.Speed, "speed", p.Speed, fmt.Sprintf("cluster time runs `N` times faster, 0.1 to %v; the times told are cluster time", p.Fastest))
 	flags.StringVar(&o.SVG, "svg", "", "draw "+p.Drawn+" into this `file`")
 	flags.Usage = func() {
 		fmt.Fprintf(out, "%s\n\nUsage: go run ./examples/%s [flags]\n\n", p.About, p.Name)
@@ -99,13 +100,25 @@ func (p Program) parse(args []string, out io.Writer) (Options, error) {
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("%q is no flag", flags.Arg(0))
 	}
-	if !(o.Speed >= 0.1 && o.Speed <= 1000) {
-		return o, fmt.Errorf("-speed is %v, must be between 0.1 and 1000", o.Speed)
+	if !(o.Speed >= 0.1 && o.Speed <= p.Fastest) {
+		return o, fmt.Errorf("-speed is %v, must be between 0.1 and %v", o.Speed, p.Fastest)
 	}
 	i := slices.IndexFunc(p.Choices, func(c string) bool { return strings.EqualFold(c, o.Strategy) })
 	if i < 0 {
 		return o, fmt.Errorf("-strategy %q is not known, there are %s", o.Strategy, strings.Join(p.Choices, ", "))
 	}
 	o.Strategy = p.Choices[i]
-	return o, nil
+	return o, writable(o.SVG)
+}
+
+// writable reports before the story whether its chart can be drawn after it.
+func writable(path string) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return fmt.Errorf("-svg: %w", err)
+	}
+	return f.Close()
 }

@@ -14,11 +14,12 @@ import (
 func program(run func(context.Context, *Story, Options) error) Program {
 	return Program{
 		Name: "demo", About: "Demo shows nothing.", Choice: "the way", Choices: []string{"ONE", "TWO"}, Drawn: "nothing",
-		Speed: 60, Examples: []string{"-speed 2 # slowly"}, Run: run,
+		Speed: 60, Fastest: 1000, Examples: []string{"-speed 2 # slowly"}, Run: run,
 	}
 }
 
 func TestFlagsReachTheProgram(t *testing.T) {
+	t.Chdir(t.TempDir()) // where the chart would go
 	for args, want := range map[string]Options{
 		"":                                  {Strategy: "ONE", Speed: 60},
 		"-strategy two -speed 0.5 -svg a.b": {Strategy: "TWO", Speed: 0.5, SVG: "a.b"},
@@ -39,6 +40,7 @@ func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
 	for args, says := range map[string]string{
 		"-strategy three": `there are ONE, TWO`, "-speed 0": "between 0.1 and 1000", "-speed NaN": "between", "-speed 2000": "between",
 		"-colour": "not defined", "now": `"now" is no flag`,
+		"-svg no/such/folder/x.svg": "no/such/folder",
 	} {
 		err := Run(t.Context(), program(nil), strings.Fields(args), strings.NewReader(""), &bytes.Buffer{})
 		var usage *usageError
