@@ -125,11 +125,11 @@ func (s *Store) Append(ctx context.Context, b *Batch, opt AppendOptions) (Append
 		b.recycle()
 		return Appended{}, err
 	}
-	return s.append(ctx, b, s.cfg.SyncFlush && !opt.NoWait && !s.cfg.Throwaway)
+	return s.appendBatch(ctx, b, s.cfg.SyncFlush && !opt.NoWait && !s.cfg.Throwaway)
 }
 
-// append is Append; wait means until the batch is synced.
-func (s *Store) append(ctx context.Context, b *Batch, wait bool) (Appended, error) {
+// appendBatch is Append; wait means until the batch is synced.
+func (s *Store) appendBatch(ctx context.Context, b *Batch, wait bool) (Appended, error) {
 	millis := nowMillis()
 	q := s.queues.get(QueueID{b.topic, int(b.queueID)})
 
@@ -154,37 +154,7 @@ func (s *Store) append(ctx context.Context, b *Batch, wait bool) (Appended, erro
 		}
 	}
 
-	var err error
-	switch role {
-	case leader:
-		err = s.lead(g)
-	case gatherer:
-		err = s.leadPending(ctx, g)
-	case opener:
-		if !soon(g.turn) {
-			select {
-			case <-g.turn:
-			case <-ctx.Done():
-				if s.leave(g) {
-					return Appended{}, ctx.Err()
-				}
-				<-g.turn // given already: the group waits for us
-			}
-		}
-		s.turns.Put(g.turn)
-		err = s.leadPending(ctx, g)
-	case follower:
-		if !wait {
-			if !soon(g.done) {
-				select {
-				case <-g.done:
-				case <-ctx.Done():
-					return Appended{}, ctx.Err()
-				}
-			}
-			err = g.err
-		}
-	}
+	err := s.awaitWrite(ctx, g, role, wait)
 	if wait && err == nil {
 		err = s.awaitSync(ctx, g, position)
 	}
@@ -192,6 +162,47 @@ func (s *Store) append(ctx context.Context, b *Batch, wait bool) (Appended, erro
 		return Appended{}, err
 	}
 	return result, err
+}
+
+// awaitWrite does what the role of an appender asks, until its group is written or
+// ctx is done. A follower that waits for the sync of the group, too, needs not wait
+// for the write.
+func (s *Store) awaitWrite(ctx context.Context, g *group, r role, sync bool) error {
+	switch r {
+	case leader:
+		return s.lead(g)
+	case gatherer:
+		return s.leadPending(ctx, g)
+	case opener:
+		if err := await(ctx, g.turn); err != nil {
+			if s.leave(g) {
+				return err
+			}
+			<-g.turn // given already: the group waits for us
+		}
+		s.turns.Put(g.turn)
+		return s.leadPending(ctx, g)
+	}
+	if sync {
+		return nil
+	}
+	if err := await(ctx, g.done); err != nil {
+		return err
+	}
+	return g.err
+}
+
+// await receives from c, or returns the error of ctx.
+func await(ctx context.Context, c <-chan struct{}) error {
+	if soon(c) {
+		return nil
+	}
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // soon lets other goroutines run for a few turns, as long as c has nothing to
@@ -221,7 +232,7 @@ func (s *Store) assignLocked(b *Batch, q *queue, millis int64) Appended {
 		return Appended{Position: b.position, StoreTime: time.UnixMilli(b.storeTime)}
 	}
 	if q == nil || q.dropped {
-		q = s.queues.make(b.topic, int(b.queueID))
+		q = s.queues.ensure(b.topic, int(b.queueID))
 	}
 	b.queue, b.offset = q, q.next
 	q.next += int64(len(b.records) - b.silent)

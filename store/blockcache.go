@@ -117,8 +117,8 @@ func (c *blockCache) offer(b *recordBlock) bool {
 // maxWaiting is the part of the budget that is for blocks on their way.
 func (c *blockCache) maxWaiting() int64 { return c.budget / 8 }
 
-// make makes the cache unless there is one.
-func (c *blockCache) make() error {
+// ensure makes the cache unless there is one.
+func (c *blockCache) ensure() error {
 	c.mu.RLock()
 	made := c.cache != nil || c.closed
 	c.mu.RUnlock()
@@ -175,7 +175,7 @@ func (c *blockCache) load(f *sealedFile, step int64) *recordBlock {
 		return nil
 	}
 	first := f.first(step)
-	if err := c.make(); err != nil || !c.again(first) {
+	if err := c.ensure(); err != nil || !c.again(first) {
 		return nil
 	}
 	loaded, err, _ := c.loads.Do(strconv.FormatInt(first, 36), func() (any, error) {

@@ -211,7 +211,7 @@ func TestABlockIsMadeWhenItsPlaceIsReadAgain(t *testing.T) {
 func TestABlockIsOfItsFileNotOfItsNumber(t *testing.T) {
 	t.Parallel()
 	c := blockCache{budget: 1 << 20}
-	require.NoError(t, c.make())
+	require.NoError(t, c.ensure())
 	defer c.close()
 	one, other := &logFile{base: 1}, &logFile{base: 1}
 	c.put(&recordBlock{file: one, first: 1, data: make([]byte, 10)})
@@ -236,7 +236,7 @@ func TestTheCacheMayBeClosedWhileItIsUsed(t *testing.T) {
 			users.Go(func() {
 				rng := rand.New(rand.NewPCG(uint64(i), 1))
 				for n := range 2000 {
-					if !assert.NoError(t, c.make()) {
+					if !assert.NoError(t, c.ensure()) {
 						return
 					}
 					first := 1 + indexStep*rng.Int64N(100)

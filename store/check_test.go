@@ -18,7 +18,7 @@ func TestCheckFindsEveryKindOfContradiction(t *testing.T) {
 		"missing unit":           {func(s *Store, q *queue) { q.tail = q.tail[:len(q.tail)-unitSize] }, "has no unit at offset 9"},
 		"unit too many":          {func(s *Store, q *queue) { q.tail = append(q.tail, q.tail[:unitSize]...) }, "offset 10: the unit points at position 1"},
 		"missing queue":          {func(s *Store, q *queue) { delete(s.queues.byKey, q.key); s.queues.list = s.queues.list[1:] }, "not in the queue table"},
-		"queue too many":         {func(s *Store, q *queue) { x := s.queues.make("X", 3); x.tail = append(x.tail, q.tail...) }, `topic "X" queue 3 offset 0`},
+		"queue too many":         {func(s *Store, q *queue) { x := s.queues.ensure("X", 3); x.tail = append(x.tail, q.tail...) }, `topic "X" queue 3 offset 0`},
 		"damaged record":         {func(s *Store, q *queue) { flip(t, lastSegment(t, s.cfg.Dir), 300) }, "fails its checksum"},
 	} {
 		s := mustOpen(t, testConfig(t))

@@ -327,7 +327,7 @@ func TestACacheOfAnySizeThatIsAllowedCanBeMade(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.CacheBytes = MaxCacheBytes
 	s := mustOpen(t, cfg)
-	require.NoError(t, s.log.blocks.make())
+	require.NoError(t, s.log.blocks.ensure())
 	assert.False(t, s.log.blocks.again(7))
 	assert.True(t, s.log.blocks.again(7))
 	for _, bytes := range []int64{MaxCacheBytes + 1, math.MaxInt64} {

@@ -77,11 +77,11 @@ func (s *Store) dispatchRecord(e logEntry) error {
 	if r.key.Topic == message.ScheduleTopic && !r.lost {
 		r.unit.tags = s.dueAt(r.key.ID, r.time)
 	}
-	q := s.queues.make(r.key.Topic, r.key.ID)
+	q := s.queues.ensure(r.key.Topic, r.key.ID)
 	if r.offset == 0 && s.replayed.gone > 0 && s.endsBefore(q, s.replayed.gone) {
 		// The entry between that dropped the topic is lost.
 		s.replayDrop(r.key.Topic, s.replayed.gone)
-		q = s.queues.make(r.key.Topic, r.key.ID)
+		q = s.queues.ensure(r.key.Topic, r.key.ID)
 	}
 	if err := s.dispatch(q, r.offset, r.unit, s.log.min() > 1); err != nil {
 		return err

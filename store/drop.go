@@ -113,7 +113,7 @@ func (s *Store) DropTopic(ctx context.Context, topic string) error {
 	b.buf = appendDrop(append(b.buf, make([]byte, headroom)...), topic)
 	b.bytes = len(b.buf) - headroom
 	b.records = append(b.records, batchRecord{at: headroom, size: b.bytes, silent: true})
-	_, err := s.append(ctx, b, !s.cfg.Throwaway)
+	_, err := s.appendBatch(ctx, b, !s.cfg.Throwaway)
 	return err
 }
 

@@ -204,7 +204,7 @@ func TestDropThatIsNotWrittenIsUndoneByARepair(t *testing.T) {
 	position := s.mu.next
 	s.mu.next++
 	s.dropLocked("t", position) // as an append that was under way
-	q := s.queues.make("t", 0)
+	q := s.queues.ensure("t", 0)
 	q.next++
 	s.mu.next++
 	s.dropLocked("t", position+2)

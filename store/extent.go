@@ -73,10 +73,10 @@ func blockCRC(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:blockHeader-4], castagnoli), castagnoli, b[blockHeader:])
 }
 
-// append adds a full block of a queue and returns its number. The block can be
+// add appends a full block of a queue and returns its number. The block can be
 // read afterwards whatever the error, which tells that it could not be written
-// to disk; the next append tries again.
-func (x *extents) append(queue uint32, base int64, units []byte) (uint32, error) {
+// to disk; the next call tries again.
+func (x *extents) add(queue uint32, base int64, units []byte) (uint32, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.next%extentBlocks == 0 {

@@ -25,7 +25,7 @@ func block(fill byte) []byte { return bytes.Repeat([]byte{fill}, unitBytes) }
 func TestBlocksAreReadBackBeforeAndAfterTheyAreWritten(t *testing.T) {
 	x := testExtents(t)
 	for i := range 40 { // two chunks and a half
-		n, err := x.append(uint32(i%3), int64(i)*blockUnits, block(byte(i)))
+		n, err := x.add(uint32(i%3), int64(i)*blockUnits, block(byte(i)))
 		require.NoError(t, err)
 		assert.Equal(t, uint32(i+1), n, "block 0 is the stamp")
 		for j := range i + 1 {
@@ -51,7 +51,7 @@ func TestExtentsGoOnInTheNextFileAndAreLoadedAgain(t *testing.T) {
 	}
 	var all []placed
 	for i := range 12 {
-		n, err := x.append(7, int64(i), block(byte(i)))
+		n, err := x.add(7, int64(i), block(byte(i)))
 		require.NoError(t, err)
 		require.NotZero(t, n%extentBlocks)
 		all = append(all, placed{n, byte(i)})
@@ -73,7 +73,7 @@ func TestExtentsGoOnInTheNextFileAndAreLoadedAgain(t *testing.T) {
 	check(x)
 
 	// What is appended behind the checkpoint is cut when it is loaded.
-	_, err = x.append(7, 99, block(99))
+	_, err = x.add(7, 99, block(99))
 	require.NoError(t, err)
 	_, _, err = x.sync()
 	require.NoError(t, err)
@@ -89,7 +89,7 @@ func TestExtentsGoOnInTheNextFileAndAreLoadedAgain(t *testing.T) {
 	info, err := os.Stat(y.files[1].path)
 	require.NoError(t, err)
 	assert.Equal(t, int64(8*blockSize), info.Size())
-	n, err := y.append(7, 12, block(12))
+	n, err := y.add(7, 12, block(12))
 	require.NoError(t, err)
 	assert.Equal(t, next, n)
 }
@@ -97,7 +97,7 @@ func TestExtentsGoOnInTheNextFileAndAreLoadedAgain(t *testing.T) {
 func TestExtentsThatDoNotFitTheCheckpointAreNotLoaded(t *testing.T) {
 	x := testExtents(t)
 	for i := range 20 {
-		_, err := x.append(0, int64(i), block(1))
+		_, err := x.add(0, int64(i), block(1))
 		require.NoError(t, err)
 	}
 	states, next, err := x.sync()
@@ -126,7 +126,7 @@ func TestFailedSyncOfExtentsStaysAFailure(t *testing.T) {
 	x := testExtents(t)
 	var disk faultyDisk
 	x.disk = disk.syncer()
-	_, err := x.append(0, 0, block(1))
+	_, err := x.add(0, 0, block(1))
 	require.NoError(t, err)
 	cause := errors.New("no medium found")
 	disk.fail.Store(&cause)
@@ -143,7 +143,7 @@ func TestFailedWriteOfExtentsIsTriedAgain(t *testing.T) {
 	x.next = extentBlocks - 8
 	failed := 0
 	for i := range 20 {
-		n, err := x.append(0, int64(i), block(byte(i)))
+		n, err := x.add(0, int64(i), block(byte(i)))
 		if err != nil {
 			failed++
 		}
@@ -153,7 +153,7 @@ func TestFailedWriteOfExtentsIsTriedAgain(t *testing.T) {
 	}
 	require.Positive(t, failed)
 	require.NoError(t, os.Remove(x.dir))
-	_, err := x.append(0, 20, block(20))
+	_, err := x.add(0, 20, block(20))
 	require.NoError(t, err)
 	for i := range 21 {
 		n := uint32(extentBlocks - 8 + i)

@@ -119,7 +119,7 @@ func (q *queue) place(x *extents, offset int64, u unit, first bool) error {
 	if len(q.tail) < unitBytes {
 		return nil
 	}
-	n, err := x.append(q.id, q.tailBaseLocked(), q.tail)
+	n, err := x.add(q.id, q.tailBaseLocked(), q.tail)
 	q.blocks = append(q.blocks, n)
 	q.tail = nil // readers may still hold it
 	return err
@@ -175,8 +175,8 @@ func (t *queueTable) get(key QueueID) *queue {
 	return t.byKey[key]
 }
 
-// make returns the queue and makes it when it is missing.
-func (t *queueTable) make(topic string, id int) *queue {
+// ensure returns the queue and makes it when it is missing.
+func (t *queueTable) ensure(topic string, id int) *queue {
 	if q := t.get(QueueID{topic, id}); q != nil {
 		return q
 	}

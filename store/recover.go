@@ -73,8 +73,8 @@ type badEntry struct {
 	reason   string
 }
 
-// recover opens the log, loads the checkpoint's queues if they fit, and replays.
-func (s *Store) recover(cp *checkpoint) error {
+// recoverLog opens the log, loads the checkpoint's queues if they fit, and replays.
+func (s *Store) recoverLog(cp *checkpoint) error {
 	r, mark, err := s.beginning(cp)
 	if err != nil {
 		return err
@@ -323,75 +323,86 @@ func (f *foundFile) readHeader() error {
 
 // examine finds the end of the good part.
 func (r *recovery) examine() error {
-	if r.lost != "" && (len(r.files) == 0 || r.files[0].base != r.first) {
-		r.end, r.synced = r.first-1, max(r.synced, r.first)
-		r.bad = &badEntry{position: r.first, reason: r.lost}
+	r.end = r.first - 1
+	begins := len(r.files) > 0 && r.files[0].base == r.first
+	switch {
+	case begins:
+		return r.follow()
+	case r.lost != "":
+		r.synced = max(r.synced, r.first)
+		r.stop(0, 0, r.lost)
 		return nil
-	}
-	if len(r.files) == 0 {
-		r.end = r.first - 1
+	case len(r.files) == 0:
 		if r.synced > r.end {
-			r.bad = &badEntry{position: r.first, reason: fmt.Sprintf("the log is empty, but it was synced up to position %d", r.synced)}
+			r.stop(0, 0, fmt.Sprintf("the log is empty, but it was synced up to position %d", r.synced))
 		}
 		return nil
+	case r.unmarked:
+		r.lost = "it tells where the log begins, and is missing, or else files are"
+		r.synced = max(r.synced, r.first)
+		r.stop(0, 0, r.lost)
+		return nil
 	}
-	if base := r.files[0].base; base > r.first {
-		r.end = r.first - 1
-		if r.unmarked {
-			r.lost = "it tells where the log begins, and is missing, or else files are"
-			r.synced = max(r.synced, r.first)
-			r.bad = &badEntry{position: r.first, reason: r.lost}
-			return nil
-		}
-		r.bad = &badEntry{position: r.first, reason: fmt.Sprintf("the file is missing; the first one begins at position %d", base)}
-		return r.weigh(nil)
-	}
+	r.stop(0, 0, fmt.Sprintf("the file is missing; the first one begins at position %d", r.files[0].base))
+	return r.weigh(nil)
+}
+
+// stop notes that the log is good up to its end as found so far, and what is wrong
+// there.
+func (r *recovery) stop(file int, offset int64, reason string) {
+	r.bad = &badEntry{file: file, offset: offset, position: r.end + 1, reason: reason}
+}
+
+// follow goes through the files, which begin where the log does, and reads those
+// that are not proven.
+func (r *recovery) follow() error {
 	r.scanned = r.unproven()
-	end := r.files[r.scanned].base - 1
+	r.end = r.files[r.scanned].base - 1
 	for i := r.scanned; i < len(r.files); i++ {
 		f := &r.files[i]
-		if f.base != end+1 || i > 0 && f.header.epoch < r.files[i-1].header.epoch && f.valid() {
-			r.end = end
-			r.bad = &badEntry{file: i, position: end + 1, reason: fmt.Sprintf("the next file begins at position %d with epoch %d", f.base, f.header.epoch)}
+		if f.base != r.end+1 || i > 0 && f.header.epoch < r.files[i-1].header.epoch && f.valid() {
+			r.stop(i, 0, fmt.Sprintf("the next file begins at position %d with epoch %d", f.base, f.header.epoch))
 			return r.weigh(nil)
 		}
 		if !f.valid() {
-			r.end = end
-			r.bad = &badEntry{file: i, position: f.base, reason: "the file has no valid header"}
+			r.stop(i, 0, "the file has no valid header")
 			return r.weigh(nil)
 		}
 		data, err := readStart(f.path, f.size)
 		if err != nil {
 			return err
 		}
-		off := f.headSize
-		for off < len(data) {
-			entry, n, ok := cutEntry(data[off:])
-			if !ok {
-				break
-			}
-			rec, distance, ok := openEntry(entry, end+1)
-			if !ok || isHeader(rec) {
-				break
-			}
-			end++
-			r.synced = max(r.synced, end-distance)
-			if (end-f.base)%indexStep == 0 {
-				f.offsets = append(f.offsets, int64(off))
-			}
-			off += n
-		}
-		if off < len(data) {
-			r.end = end
-			r.bad = &badEntry{file: i, offset: int64(off), position: end + 1, reason: fmt.Sprintf("the entry at byte %d is not valid", off)}
+		if off := r.readEntries(f, data); off < len(data) {
+			r.stop(i, int64(off), fmt.Sprintf("the entry at byte %d is not valid", off))
 			return r.weigh(data[off:])
 		}
 	}
-	r.end = end
-	if r.synced > end {
-		r.bad = &badEntry{file: len(r.files), position: end + 1, reason: fmt.Sprintf("the log ends here, but it was synced up to position %d", r.synced)}
+	if r.synced > r.end {
+		r.stop(len(r.files), 0, fmt.Sprintf("the log ends here, but it was synced up to position %d", r.synced))
 	}
 	return nil
+}
+
+// readEntries reads the good entries of a file and returns where they end.
+func (r *recovery) readEntries(f *foundFile, data []byte) (off int) {
+	off = f.headSize
+	for off < len(data) {
+		entry, n, ok := cutEntry(data[off:])
+		if !ok {
+			break
+		}
+		rec, distance, ok := openEntry(entry, r.end+1)
+		if !ok || isHeader(rec) {
+			break
+		}
+		r.end++
+		r.synced = max(r.synced, r.end-distance)
+		if (r.end-f.base)%indexStep == 0 {
+			f.offsets = append(f.offsets, int64(off))
+		}
+		off += n
+	}
+	return off
 }
 
 // unproven is the first file that has to be read to know that it is good: the

@@ -139,7 +139,7 @@ func open(cfg Config, disk syncer) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.recover(cp); err != nil {
+	if err := s.recoverLog(cp); err != nil {
 		return nil, fmt.Errorf("store: open %s: %w", cfg.Dir, err)
 	}
 	if err := s.startAppends(); err != nil {
