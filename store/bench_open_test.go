@@ -27,52 +27,58 @@ func timeOf(f func()) time.Duration {
 	return time.Since(begin)
 }
 
-// A store of 1 GB, 4 GB with -store.large, is opened after a clean end and, with
-// a checkpoint as old as may be, after a crash. The floor is three times a read
-// of the last file, plus 10 us for every other.
+// A store of 256 MB, of 1 GB and, with -store.large, of 4 GB is opened after a clean
+// end and, with a checkpoint as old as may be, after a crash. The floor is three
+// times a read of the last file, plus 10 us for every other. us/file is the whole
+// open by the number of files: it shows how an open grows with the log.
 func BenchmarkOpen(b *testing.B) {
-	size := int64(1 << 30)
+	sizes := []int64{256 << 20, 1 << 30}
 	if *largeFlag {
-		size = 4 << 30
+		sizes = append(sizes, 4<<30)
 	}
 	cfg := Config{Dir: b.TempDir(), Broker: "broker-a"}
-	s, err := Open(cfg)
-	require.NoError(b, err)
 	put := whole(b, benchRecord(1024))
-	for s.log.size() < size {
-		put(s, 256)
-	}
-	records, files := s.Positions().Written, s.log.fileCount()
-	require.NoError(b, s.Close())
-	run := func(b *testing.B, after func(*Store)) {
-		var open, floor []time.Duration
-		for range benchRounds {
-			floor = append(floor, timeOf(func() {
-				_, err := os.ReadFile(lastSegment(b, cfg.Dir))
-				require.NoError(b, err)
-			}))
-			open = append(open, timeOf(func() {
-				s, err = Open(cfg)
-				require.NoError(b, err)
-			}))
-			require.Equal(b, files, s.log.fileCount())
-			after(s)
+	for _, size := range sizes {
+		s, err := Open(cfg)
+		require.NoError(b, err)
+		for s.log.size() < size {
+			put(s, 256)
 		}
-		limit := 3*medianMillis(floor) + 0.01*float64(files-1)
-		b.ReportMetric(0, "ns/op")
-		b.ReportMetric(medianMillis(open), "open_ms")
-		b.ReportMetric(limit, "raw_open_ms")
-		b.ReportMetric(medianMillis(open)/limit, "times")
-		b.ReportMetric(1, "most")
-		b.ReportMetric(float64(files), "files")
-		b.ReportMetric(float64(records), "recs")
+		files := s.log.fileCount()
+		require.NoError(b, s.Close())
+		b.Run(fmt.Sprintf("%dMB/closed", size>>20), func(b *testing.B) { benchOpens(b, cfg, files, (*Store).Close) })
+		b.Run(fmt.Sprintf("%dMB/killed", size>>20), func(b *testing.B) { benchOpens(b, cfg, files, (*Store).Kill) })
 	}
-	b.Run("closed", func(b *testing.B) {
-		run(b, func(s *Store) { require.NoError(b, s.Close()) })
-	})
-	b.Run("killed", func(b *testing.B) {
-		run(b, func(s *Store) { require.NoError(b, s.Kill()) })
-	})
+}
+
+// benchOpens measures opens of a store of some files, each after it was ended.
+func benchOpens(b *testing.B, cfg Config, files int, end func(*Store) error) {
+	var open, floor []time.Duration
+	var records int64
+	for range benchRounds {
+		floor = append(floor, timeOf(func() {
+			_, err := os.ReadFile(lastSegment(b, cfg.Dir))
+			require.NoError(b, err)
+		}))
+		var s *Store
+		open = append(open, timeOf(func() {
+			var err error
+			s, err = Open(cfg)
+			require.NoError(b, err)
+		}))
+		require.Equal(b, files, s.log.fileCount())
+		records = s.Positions().Written
+		require.NoError(b, end(s))
+	}
+	limit := 3*medianMillis(floor) + 0.01*float64(files-1)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(medianMillis(open), "open_ms")
+	b.ReportMetric(limit, "raw_open_ms")
+	b.ReportMetric(medianMillis(open)/limit, "times")
+	b.ReportMetric(1, "most")
+	b.ReportMetric(float64(files), "files")
+	b.ReportMetric(1e3*medianMillis(open)/float64(files), "us/file")
+	b.ReportMetric(float64(records), "recs")
 }
 
 // The last file of a log is torn in its last entry, and read for that; the floor
