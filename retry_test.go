@@ -266,6 +266,7 @@ func TestCP01_OffsetPassesAFailedMessageOnlyWhenABrokerHasIt(t *testing.T) {
 		assert.NotEmpty(t, in2.of("3"), "after the restart it is there")
 		assert.Equal(t, int64(3), committed(t, c, "g", q))
 		n := len(in2.of("3"))
+		time.Sleep(time.Second) // between two attempts, so that none meets only one of the faults
 		back.Remove()
 		send.Remove()
 		time.Sleep(16 * time.Second) // the next attempt here, and 10 s for the broker's
@@ -311,6 +312,65 @@ func TestCP01_ASendStandsInForASendBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestCP01_ASendThatStandsInForASendBackMakesADeadLetterAtOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err error
+		max int
+	}{
+		"DeadLetter":                {pocketmq.DeadLetter(errFails), 0},
+		"DeadLetter with a maximum": {pocketmq.DeadLetter(errFails), 5},
+		"NoRetries":                 {errFails, pocketmq.NoRetries},
+	} {
+		for _, killed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s killed=%v", name, killed), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					c := run(t, pocketmq.ClusterConfig{Groups: groups("broker-a", "broker-b"), Topics: map[string]int{"T": 1}})
+					p := producer(t, c, pocketmq.ProducerConfig{})
+					if !killed {
+						c.Inject(pocketmq.Fault{Code: protocol.CodeConsumerSendMsgBack, Err: errFails})
+					}
+					var in inbox
+					consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), MaxReconsume: tc.max,
+						Handler: in.failing("c", func(m *pocketmq.MessageExt) error {
+							if killed && m.ReconsumeTimes == 0 {
+								if err := c.Kill("broker-a", 0); err != nil {
+									return err
+								}
+							}
+							return tc.err
+						})})
+					res, err := p.SendTo(t.Context(), queue("T", "broker-a", 0), text("T", "x"))
+					require.NoError(t, err)
+					time.Sleep(24 * time.Hour)
+					synctest.Wait()
+					assert.Len(t, in.arrivals(), 1, "no further attempt")
+					var letters []stored
+					for _, broker := range []string{"broker-a", "broker-b"} {
+						if !killed || broker == "broker-b" {
+							letters = append(letters, lettersAt(t, c, broker)...)
+						}
+					}
+					assert.Equal(t, []stored{{body: "x", id: res.MsgID}}, letters, "exactly one copy")
+				})
+			})
+		}
+	}
+}
+
+// lettersAt returns the dead letters of group g at one broker, none when it has no
+// such topic.
+func lettersAt(t testing.TB, c *pocketmq.Cluster, broker string) []stored {
+	t.Helper()
+	route, err := c.Admin().Route(t.Context(), "%DLQ%g")
+	require.NoError(t, err)
+	for _, q := range route.Queues {
+		if q.BrokerName == broker {
+			return queueContent(t, c, queue("%DLQ%g", broker, 0))
+		}
+	}
+	return nil
 }
 
 func TestAFailedMessageMayComeTwiceWhenTheAnswerIsLost(t *testing.T) {
