@@ -36,8 +36,8 @@ func (s *brokerSession) sendMsgBack(ctx context.Context, q *protocol.ConsumerSen
 	if err != nil {
 		return nil, err
 	}
-	if group.RetryQueues <= 0 {
-		return &protocol.ConsumerSendMsgBackResponse{}, nil // this group drops what fails
+	if dropsFailed(group) {
+		return &protocol.ConsumerSendMsgBackResponse{}, nil
 	}
 	retry, err := s.retryTopic(group)
 	if err != nil {
@@ -155,6 +155,13 @@ func (r *brokerRun) retryRecord(v message.View) message.Record {
 	}
 }
 
+// errDropped says that a message is acknowledged and not stored.
+var errDropped = errors.New("the group drops what fails")
+
+// dropsFailed reports whether a group's failed messages are neither delivered
+// again nor kept. Java: retryQueueNums <= 0.
+func dropsFailed(group protocol.GroupConfig) bool { return group.RetryQueues <= 0 }
+
 // retryTopic returns a group's %RETRY% topic, made if need be.
 func (r *brokerRun) retryTopic(group protocol.GroupConfig) (protocol.TopicConfig, error) {
 	return r.ownWritable(ownTopic(message.RetryTopic(group.Name), max(group.RetryQueues, 1)))
@@ -182,13 +189,20 @@ func (r *brokerRun) ownWritable(c protocol.TopicConfig) (protocol.TopicConfig, e
 }
 
 // redirect sends to a group's dead letters what a client sends to its %RETRY%
-// topic once too often, or while its members consume in order: they try again on
-// their own, and send only what they give up. Java:
+// topic once too often, with a maximum below 0, or while its members consume in
+// order: they try again on their own, and send only what they give up. Java:
 // SendMessageProcessor.handleRetryAndDLQ.
+//
+// Differs: what has failed already is dropped (errDropped) in a group without
+// retry queues, as ConsumerSendMsgBack does, for which such a send stands in. Java
+// stores it.
 func (s *brokerSession) redirect(q *protocol.SendMessageRequest) (topic protocol.TopicConfig, dead bool, err error) {
 	group, err := s.useGroup(strings.TrimPrefix(q.Topic, message.RetryPrefix))
 	if err != nil {
 		return topic, false, err
+	}
+	if dropsFailed(group) && q.ReconsumeTimes > 0 {
+		return topic, false, errDropped
 	}
 	limit := group.RetryMaxTimes
 	if q.MaxReconsumeTimes != 0 { // below 0: at once

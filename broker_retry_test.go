@@ -274,6 +274,24 @@ func TestAnOrdinarySendToARetryTopic(t *testing.T) {
 	})
 }
 
+func TestASendToARetryTopicOfAGroupWithoutRetryQueues(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		configureGroup(t, dir, "g", func(c *protocol.GroupConfig) { c.RetryQueues = 0 })
+		c := run(t, pocketmq.ClusterConfig{Dir: dir, Topics: map[string]int{"T": 1}})
+		conn := dial(t, c, "broker-a")
+		for _, limit := range []int32{0, 5, -1} {
+			resp, err := conn.SendMessage(t.Context(), &protocol.SendMessageRequest{ProducerGroup: "p", Topic: "%RETRY%g", QueueID: -1, BornTime: time.Now(), ReconsumeTimes: 1, MaxReconsumeTimes: limit, Body: []byte("failed")})
+			require.NoError(t, err)
+			assert.Equal(t, &protocol.SendMessageResponse{QueueOffset: -1}, resp)
+		}
+		assert.Zero(t, c.Broker("broker-a", 0).Status().WrittenPosition, "dropped, as a send-back is")
+		_, err := conn.SendMessage(t.Context(), &protocol.SendMessageRequest{ProducerGroup: "p", Topic: "%RETRY%g", QueueID: -1, BornTime: time.Now(), Body: []byte("new")})
+		require.NoError(t, err)
+		assert.Equal(t, []string{"new"}, bodiesOf(queueContent(t, c, retryQueue)), "it has not failed yet")
+	})
+}
+
 func TestTheLargestPropertiesTextCanBeRetriedAndGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})

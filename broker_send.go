@@ -26,7 +26,10 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 		return nil, protocol.Errorf(protocol.ServiceNotAvailable, "%s is shutting down", s.cfg.Name)
 	}
 	topic, dead, err := s.sendTopic(q)
-	if err != nil {
+	switch {
+	case errors.Is(err, errDropped):
+		return &protocol.SendMessageResponse{QueueOffset: -1}, nil
+	case err != nil:
 		return nil, err
 	}
 	queueID := q.QueueID

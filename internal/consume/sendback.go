@@ -242,7 +242,7 @@ func fallback(cfg *Config, rec message.View, attempts, level int) *protocol.Send
 	}
 	switch {
 	case level < 0 || cfg.MaxReconsume == 0:
-		req.MaxReconsumeTimes = -1 // 0 would be the group's own
+		req.MaxReconsumeTimes = -1 // a dead letter at once; 0 would be the group's own
 	case cfg.MaxReconsume != GroupMaximum:
 		req.MaxReconsumeTimes = int32(cfg.MaxReconsume)
 	}
