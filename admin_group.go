@@ -169,9 +169,10 @@ func (a *Admin) connections(ctx context.Context, group string) (connected, error
 
 // Group describes a consumer group as all masters and its members see it: who is
 // in it, which queues each member has, how far it has come everywhere, and who
-// holds which lock. Differ and LastHeartbeat of the members are not known here;
-// Broker.Group has them. An unknown group has neither members nor queues, and is no
-// error.
+// holds which lock. Differ says what the members themselves subscribe to; members
+// of different models are told apart by Broker.Group only, and so is LastHeartbeat,
+// which no answer carries. An unknown group has neither members nor queues, and is
+// no error.
 //
 // When a master or a member does not answer, the rest is returned beside the error
 // that names it. Java: examineConsumerConnectionInfo, examineConsumeStats,
@@ -187,13 +188,16 @@ func (a *Admin) Group(ctx context.Context, group string) (GroupStatus, error) {
 		st.Model = found.model
 		infos, err := a.runningInfo(ctx, group, found.members)
 		errs = append(errs, err)
+		var told []groups.Member // what the members said they subscribe to
 		for i, m := range found.members {
 			st.Members = append(st.Members, memberOf(group, m, infos[i]))
 			if infos[i] == nil {
 				continue
 			}
+			told = append(told, groups.Member{ClientID: m.ClientID, Model: found.model, Subscriptions: infos[i].Subscriptions})
 			st.Orderly = st.Orderly || infos[i].Orderly
 		}
+		st.Differ = groups.Differ(group, told)
 		st.Locks = locksOf(group, found.members, infos)
 		st.Queues, err = a.lag(ctx, group, found.subscriptions)
 		return errors.Join(append(errs, err)...)

@@ -74,7 +74,9 @@ func (a *Admin) exact(ctx context.Context, m master, group string, q protocol.Co
 
 // Lag tells how far a group has come in every queue that it subscribes to or has
 // committed in, on every master, sorted, those of its %RETRY% topic last. An
-// unknown group has none. When only some masters fail, it returns what the others
+// unknown group has none. The members of a broadcasting group keep their offsets
+// themselves: no broker can tell how far they have come, and all that its queues
+// hold shows as lag, with Committed -1 (mqadmin shows the same). When only some masters fail, it returns what the others
 // said, beside the error that names those. Java: examineConsumeStats.
 func (a *Admin) Lag(ctx context.Context, group string) ([]QueueLag, error) {
 	if err := a.checkGroup(group); err != nil {

@@ -85,6 +85,16 @@ func committedTopics(committed map[offsets.Key]int64) []string {
 	return slices.Compact(names)
 }
 
+// members are those of a group as its registry has them; none for a broker that is
+// not running.
+func (b *Broker) members(group string) []groups.Member {
+	if b.life.use() != nil {
+		return nil
+	}
+	snap, _ := b.run.Load().groups.Snapshot(group)
+	return snap.Members
+}
+
 // groupStatus is Broker.Group.
 func (r *brokerRun) groupStatus(name string) (GroupStatus, bool) {
 	g, live := r.groups.Snapshot(name)

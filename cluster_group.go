@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pocketmq/pocketmq/internal/groups"
 	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
 )
 
 // WaitGroup returns when pred holds for a consumer group, as all running brokers of
@@ -18,13 +20,16 @@ import (
 // neither members nor queues. A lock that merely expires is no change.
 //
 // Errors: that of ctx, with what the group looked like last; ErrClosed when the
-// cluster closes; ErrIllegalName.
+// cluster closes; ErrIllegalName; ErrInvalidConfig for a nil pred.
 func (c *Cluster) WaitGroup(ctx context.Context, group string, pred func(GroupStatus) bool) error {
 	if err := c.life.use(); err != nil {
 		return err
 	}
 	if err := message.ValidateGroup(group); err != nil {
 		return err
+	}
+	if pred == nil {
+		return protocol.Tagged(fmt.Sprintf("wait for group %s: pred is nil, say what to wait for", group), ErrInvalidConfig)
 	}
 	w := c.wire.watch.watch(group)
 	defer c.wire.watch.end(w)
@@ -47,10 +52,16 @@ func (c *Cluster) WaitGroup(ctx context.Context, group string, pred func(GroupSt
 func (c *Cluster) group(name string) GroupStatus {
 	st := GroupStatus{Name: name}
 	members := make(map[string]*MemberStatus)
+	subscribe := make(map[string]groups.Member)
 	for b := range c.Brokers() {
 		at, ok := b.Group(name)
 		if !ok {
 			continue
+		}
+		for _, m := range b.members(name) { // the latest counts
+			if m.LastHeartbeat.After(subscribe[m.ClientID].LastHeartbeat) {
+				subscribe[m.ClientID] = m
+			}
 		}
 		if len(at.Members) > 0 {
 			st.Model = at.Model
@@ -79,6 +90,11 @@ func (c *Cluster) group(name string) GroupStatus {
 		st.Members = append(st.Members, *members[id])
 	}
 	slices.SortFunc(st.Queues, compareLags)
+	all := make([]groups.Member, 0, len(subscribe))
+	for _, id := range slices.Sorted(maps.Keys(subscribe)) {
+		all = append(all, subscribe[id])
+	}
+	st.Differ = groups.Differ(name, all)
 	return st
 }
 

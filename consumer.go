@@ -107,7 +107,9 @@ type ConsumerConfig struct {
 	// In a clustering group the queue is locked at its broker (see
 	// Timings.LockExpire), so that no other member handles it meanwhile: a handler
 	// may overlap with that of another member only if it runs already when its
-	// broker is lost.
+	// broker is lost, or if it was left behind: after a Close or Shutdown that gave
+	// up on it (ErrHandlersRunning) nobody renews its lock, which ends after
+	// Timings.LockExpire.
 	Orderly bool
 
 	// From says where a group without a committed offset starts, for the queues

@@ -40,7 +40,7 @@ type GroupStatus struct {
 	Orderly bool           // some queue is locked: the members consume in order
 	Members []MemberStatus // sorted by client id
 	Differ  string         // which members subscribe to what, when not all to the same; "" when they agree
-	Queues  []QueueLag     // queues that the group subscribes to or has committed, sorted; last those of its %RETRY% topic that ever held a message
+	Queues  []QueueLag     // queues that the group subscribes to or has committed, sorted; last those of its %RETRY% topic that ever held a message; of a broadcasting group without its progress, see QueueLag
 	// Locks tell which client holds which queue; locks that were not renewed for
 	// Timings.LockExpire are left out. nil without any.
 	Locks map[MessageQueue]string
@@ -58,7 +58,10 @@ type MemberStatus struct {
 	LastHeartbeat time.Time // zero when nobody could tell
 }
 
-// QueueLag tells how far a group has come in a queue.
+// QueueLag tells how far a group has come in a queue, by what it has committed at
+// the broker. A broadcasting group commits nothing there, its members keep their
+// own offsets: everything is Lag then, whatever they have consumed. Wait for such a
+// group by what its handlers did.
 type QueueLag struct {
 	Queue     MessageQueue
 	Committed int64 // -1 = none

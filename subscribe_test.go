@@ -187,9 +187,18 @@ func TestMembersThatSubscribeDifferentlyAreReportedOnce(t *testing.T) {
 		assert.Contains(t, reports[0].How, "T(a)")
 		g, _ := c.Broker("broker-a", 0).Group("g")
 		assert.Equal(t, reports[0].How, g.Differ)
+		g, err := c.Admin().Group(t.Context(), "g")
+		require.NoError(t, err)
+		assert.Equal(t, reports[0].How, g.Differ, "asked the members")
+		require.NoError(t, c.WaitGroup(t.Context(), "g", func(g pocketmq.GroupStatus) bool { return g.Differ == reports[0].How }))
 		require.NoError(t, one.Subscribe(t.Context(), "T", pocketmq.Tags("a")))
 		g, _ = c.Broker("broker-a", 0).Group("g")
 		assert.Empty(t, g.Differ)
+		require.NoError(t, c.WaitGroup(t.Context(), "g", func(g pocketmq.GroupStatus) bool { return g.Differ == "" }))
+		g, err = c.Admin().Group(t.Context(), "g")
+		require.NoError(t, err)
+		assert.Empty(t, g.Differ)
+		assert.ErrorIs(t, c.WaitGroup(t.Context(), "g", nil), pocketmq.ErrInvalidConfig)
 	})
 }
 

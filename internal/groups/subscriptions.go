@@ -75,23 +75,27 @@ func compareTopic(s protocol.Subscription, topic string) int { return strings.Co
 // each heartbeat of one kind of members takes the topics of the other away. The
 // text names an example of each kind; it is "" when they agree.
 func (g *Registry) Differ(name string) (bool, string) {
-	snap, ok := g.Snapshot(name)
-	if !ok {
-		return false, ""
-	}
+	snap, _ := g.Snapshot(name)
+	how := Differ(name, snap.Members)
+	return how != "", how
+}
+
+// Differ is Registry.Differ for members of a group that were collected elsewhere;
+// "" when they agree.
+func Differ(name string, members []Member) string {
 	type kind struct {
 		first string
 		more  int
 		what  string
 	}
 	own := message.RetryTopic(name) // of interest only if somebody is without
-	if slices.ContainsFunc(snap.Members, func(m Member) bool {
+	if slices.ContainsFunc(members, func(m Member) bool {
 		return !slices.ContainsFunc(m.Subscriptions, func(s protocol.Subscription) bool { return s.Topic == own })
 	}) {
 		own = ""
 	}
 	var kinds []kind
-	for _, m := range snap.Members {
+	for _, m := range members {
 		what := describe(m, own)
 		if i := slices.IndexFunc(kinds, func(k kind) bool { return k.what == what }); i >= 0 {
 			kinds[i].more++
@@ -100,7 +104,7 @@ func (g *Registry) Differ(name string) (bool, string) {
 		}
 	}
 	if len(kinds) < 2 {
-		return false, ""
+		return ""
 	}
 	texts := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -110,7 +114,7 @@ func (g *Registry) Differ(name string) (bool, string) {
 		}
 		texts[i] = who + ": " + k.what
 	}
-	return true, fmt.Sprintf("members of group %q subscribe differently: %s; give all of them the same subscriptions, or use another group",
+	return fmt.Sprintf("members of group %q subscribe differently: %s; give all of them the same subscriptions, or use another group",
 		name, strings.Join(texts, "; "))
 }
 
