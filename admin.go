@@ -159,6 +159,9 @@ func (a *Admin) CreateTopic(ctx context.Context, t TopicConfig) error {
 // starts at offset 0, for running consumers too. It is gone from the routes of every
 // name server when DeleteTopic returns. A topic that does not exist is no error.
 //
+// Delayed messages that wait for it are dropped when they are due, and so is one
+// whose queue the topic does not have by then.
+//
 // Until the files that hold them are deleted, its messages are still found by id and
 // by key, as in RocketMQ. A send that runs at the same time may be stored behind the
 // deletion, and come first in a topic created later; one from a producer that goes on

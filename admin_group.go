@@ -72,7 +72,7 @@ func (a *Admin) CreateGroup(ctx context.Context, g GroupConfig) error {
 }
 
 // DeleteGroup deletes a consumer group from every master: its settings, all its
-// committed offsets, and its %RETRY% topic with what waits there. Its dead letters
+// committed offsets, and its %RETRY% topic with what waits there or is delayed for it. Its dead letters
 // stay until the topic %DLQ%<group> is deleted. A group that is unknown is no error.
 //
 // Stop its members first: a group that is used comes into being again.

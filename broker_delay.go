@@ -100,6 +100,11 @@ func (l delayLog) Records(level int, offset int64, limit, maxBytes int) ([][]byt
 	return got.Records, got.Next, err
 }
 
+func (l delayLog) Takes(topic string, queue int) bool {
+	config, ok := l.r.topics.Get(topic)
+	return ok && queue < max(config.ReadQueues, config.WriteQueues)
+}
+
 // Append does not wait for a sync: progress does, before it is saved.
 func (l delayLog) Append(ctx context.Context, records []message.Record) error {
 	batch := l.r.store.NewBatch()

@@ -32,7 +32,7 @@ func (s *brokerSession) createTopic(_ context.Context, q *protocol.CreateTopicRe
 	return &protocol.CreateTopicResponse{}, nil
 }
 
-// DeleteTopic deletes a topic of this broker: its config, its queues, all groups'
+// DeleteTopic deletes a topic of this broker: its config, its queues, what waits to be delivered to it, all groups'
 // offsets and locks of it, and the way back for members that still hold its queues.
 // A topic that is not there has nothing left either when it is answered: whatever
 // an earlier call left undone is done now. Java: AdminBrokerProcessor.deleteTopic.
@@ -47,11 +47,19 @@ func (s *brokerSession) deleteTopic(_ context.Context, q *protocol.DeleteTopicRe
 	if err := s.store.Err(); err != nil { // before anything is half done
 		return nil, s.appendError(err)
 	}
+	delays := s.delays.Load()
+	if delays == nil { // it has to know, too
+		return nil, protocol.Errorf(protocol.ServiceNotAvailable, "%s is starting", s.cfg.Name)
+	}
 	// The config goes first: from here on sends and pulls are refused. A crash in
 	// the next moment leaves queues and offsets that still fit each other.
 	config, deleted, err := s.topics.Delete(time.Now(), q.Topic)
 	if err != nil {
 		return nil, err
+	}
+	if err := delays.Delete(s.ctx, q.Topic); err != nil {
+		s.log.Error("topic not deleted as a whole, it has to be deleted again", "topic", q.Topic, "err", err)
+		return nil, s.appendError(err)
 	}
 	queues := max(config.ReadQueues, config.WriteQueues)
 	for key := range s.store.Queues() {

@@ -397,3 +397,71 @@ func BenchmarkRetry(b *testing.B) {
 		})
 	}
 }
+
+// A topic or group that was deleted is gone with what was delayed for it, also when
+// it comes into being again; what is sent afterwards is delivered.
+func TestDelayedMessagesOfADeletedTopicAreDropped(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restart %v", restart), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := run(t, pocketmq.ClusterConfig{Dir: t.TempDir(), Topics: map[string]int{"other": 1}})
+				a := c.Admin()
+				for _, name := range []string{"T", "U"} {
+					require.NoError(t, a.CreateTopic(t.Context(), pocketmq.TopicConfig{Name: name, ReadQueues: 4}))
+				}
+				p := producer(t, c, pocketmq.ProducerConfig{})
+				late := func(topic string, id int, body string) {
+					m := text(topic, "%s", body)
+					m.DelayLevel = 3
+					_, err := p.SendTo(t.Context(), queue(topic, "broker-a", id), m)
+					require.NoError(t, err)
+				}
+				for id := range 4 {
+					late("T", id, "old")
+					late("U", id, "old")
+				}
+				late("other", 0, "kept")
+				require.NoError(t, a.DeleteTopic(t.Context(), "T"))
+				require.NoError(t, a.DeleteTopic(t.Context(), "U"))
+				require.NoError(t, a.CreateTopic(t.Context(), pocketmq.TopicConfig{Name: "U", ReadQueues: 1}))
+				sleepUntil(time.Now().Add(5 * time.Second))
+				late("U", 0, "new")
+				if restart {
+				require.NoError(t, c.Kill("broker-a", 0))
+					require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
+				}
+				sleepUntil(time.Now().Add(20 * time.Second))
+				require.NoError(t, a.CreateTopic(t.Context(), pocketmq.TopicConfig{Name: "T", ReadQueues: 4}))
+				stats, err := a.TopicStats(t.Context(), "T")
+				require.NoError(t, err)
+				for q, s := range stats {
+					assert.Zero(t, s.MaxOffset, "%v", q)
+				}
+				assert.Equal(t, []string{"new"}, bodiesOf(queueContent(t, c, queue("U", "broker-a", 0))))
+				assert.Equal(t, []string{"kept"}, bodiesOf(queueContent(t, c, queue("other", "broker-a", 0))))
+			})
+		})
+	}
+}
+
+func TestDelayedRetriesOfADeletedGroupAreDropped(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		var calls atomic.Int32
+		consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), Handler: func(context.Context, []*pocketmq.MessageExt) error {
+			if calls.Add(1) == 1 {
+				return fmt.Errorf("no")
+			}
+			return nil
+		}})
+		sendNumbered(t, p, 0, 1, 0)
+		sleepUntil(time.Now().Add(time.Second))
+		require.NoError(t, c.Admin().DeleteGroup(t.Context(), "g"))
+		sleepUntil(time.Now().Add(time.Minute)) // heartbeats make the group anew
+		assert.EqualValues(t, 1, calls.Load())
+		sendNumbered(t, p, 1, 1, 1)
+		synctest.Wait()
+		assert.EqualValues(t, 2, calls.Load())
+	})
+}

@@ -19,6 +19,7 @@ type Progress struct {
 
 	mu      sync.Mutex // guards the rest; one save at a time, held over its file calls
 	offsets map[int]int64
+	deleted deletions
 	version version
 }
 
@@ -33,6 +34,9 @@ type version struct {
 type contents struct {
 	DataVersion version       `json:"dataVersion"`
 	OffsetTable map[int]int64 `json:"offsetTable"`
+	// Deleted says which messages are of topics that were deleted: topic -> level ->
+	// offset before which they are. Not RocketMQ's, which passes over it.
+	Deleted map[string]map[int]int64 `json:"deletedTopics,omitempty"`
 }
 
 // OpenProgress reads a state file; "" = memory only. With nosync saves survive a
@@ -66,7 +70,23 @@ func OpenProgress(file string, nosync bool, logger *slog.Logger) (*Progress, err
 			p.offsets[n-1] = offset
 		}
 	}
+	p.deleted = make(deletions, len(c.Deleted))
+	for topic, levels := range c.Deleted {
+		p.deleted[topic] = make(map[int]int64, len(levels))
+		for n, end := range levels {
+			if n >= 1 {
+				p.deleted[topic][n-1] = end
+			}
+		}
+	}
 	return p, nil
+}
+
+// Deleted is what was saved of deleted topics. The caller owns the result.
+func (p *Progress) Deleted() deletions {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.deleted.clone()
 }
 
 // Offset is what was saved for a level, counted from 0; 0 when nothing was. It is
@@ -77,35 +97,38 @@ func (p *Progress) Offset(level int) int64 {
 	return p.offsets[level]
 }
 
-// Save saves the offsets of all levels, unless they are what was saved last. It
-// blocks for the file calls.
-func (p *Progress) Save(now time.Time, next []int64) error {
+// Save saves the offsets of all levels and what is known of deleted topics, unless
+// that is what was saved last. It blocks for the file calls.
+func (p *Progress) Save(now time.Time, next []int64, deleted deletions) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.savedLocked(next) {
+	if p.savedLocked(next, deleted) {
 		return nil
 	}
 	v := version{Counter: p.version.Counter + 1, StateVersion: p.version.StateVersion, Timestamp: now.UnixMilli()}
 	if p.file != nil {
-		if err := p.file.Save(encode(v, next)); err != nil {
+		if err := p.file.Save(encode(v, next, deleted)); err != nil {
 			return fmt.Errorf("delay offsets: %w", err)
 		}
 	}
-	p.version = v
+	p.version, p.deleted = v, deleted.clone()
 	for level, offset := range next {
 		p.offsets[level] = offset
 	}
 	return nil
 }
 
-// saved reports whether these offsets are what was saved last.
-func (p *Progress) saved(next []int64) bool {
+// saved reports whether this is what was saved last.
+func (p *Progress) saved(next []int64, deleted deletions) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.savedLocked(next)
+	return p.savedLocked(next, deleted)
 }
 
-func (p *Progress) savedLocked(next []int64) bool {
+func (p *Progress) savedLocked(next []int64, deleted deletions) bool {
+	if !p.deleted.equal(deleted) {
+		return false
+	}
 	for level, offset := range next {
 		if p.offsets[level] != offset {
 			return false
@@ -115,7 +138,7 @@ func (p *Progress) savedLocked(next []int64) bool {
 }
 
 // encode leaves out levels that have not begun.
-func encode(v version, next []int64) []byte {
+func encode(v version, next []int64, deleted deletions) []byte {
 	head, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("delay offsets: %+v does not encode: %v", v, err)) // numbers only
@@ -135,5 +158,20 @@ func encode(v version, next []int64) []byte {
 		out = append(out, `":`...)
 		out = strconv.AppendInt(out, offset, 10)
 	}
-	return append(out, "}}"...)
+	out = append(out, '}')
+	if len(deleted) > 0 {
+		file := make(map[string]map[int]int64, len(deleted))
+		for topic, levels := range deleted {
+			file[topic] = make(map[int]int64, len(levels))
+			for level, end := range levels {
+				file[topic][level+1] = end
+			}
+		}
+		text, err := json.Marshal(file)
+		if err != nil {
+			panic(fmt.Sprintf("delay offsets: %v does not encode: %v", file, err)) // names and numbers only
+		}
+		out = append(append(out, `,"deletedTopics":`...), text...)
+	}
+	return append(out, '}')
 }

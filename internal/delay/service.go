@@ -30,6 +30,9 @@ type Log interface {
 	// at least one, and the offset to go on with. Those that are lost are left out.
 	// It has no record only when it goes on behind offset.
 	Records(level int, offset int64, limit, maxBytes int) (records [][]byte, next int64, err error)
+	// Takes reports whether the broker has a topic, and this queue of it. It does not
+	// block.
+	Takes(topic string, queue int) bool
 	// Append stores records of one topic and queue, all or none.
 	Append(ctx context.Context, records []message.Record) error
 	// Sync makes everything appended so far durable.
@@ -44,8 +47,9 @@ type Service struct {
 	logger   *slog.Logger
 	wake     chan struct{} // capacity 1: something is to be looked at earlier
 
-	mu       sync.Mutex // guards schedule; a leaf
+	mu       sync.Mutex // guards the rest; a leaf
 	schedule *Schedule
+	deleted  deletions
 }
 
 // NewService returns a service for the levels with these delays. It moves the
@@ -57,10 +61,41 @@ func NewService(delays []time.Duration, log Log, progress *Progress, logger *slo
 		next[i] = progress.Offset(i)
 	}
 	s.schedule = NewSchedule(delays, next)
+	end := make([]int64, len(delays))
 	for i := range next {
-		s.clamp(i)
+		next[i] = s.clamp(i)
+		_, end[i] = log.Bounds(i)
 	}
+	s.deleted = progress.Deleted()
+	s.deleted.lower(end)
+	s.deleted.trim(next)
 	return s
+}
+
+// Delete tells that a topic was deleted: what waits for it now is not delivered,
+// even when a topic of that name is created later. It is durable when Delete
+// returns nil, and has not happened after an error; it blocks for that.
+func (s *Service) Delete(ctx context.Context, topic string) error {
+	end := make([]int64, len(s.Offsets()))
+	for i := range end {
+		_, end[i] = s.log.Bounds(i)
+	}
+	s.mu.Lock()
+	before := s.deleted[topic]
+	waits := s.deleted.add(topic, s.offsetsLocked(), end)
+	s.mu.Unlock()
+	if !waits {
+		return nil
+	}
+	err := s.Persist(ctx) // its sync covers the offsets: they are not given out again
+	if err != nil {
+		s.mu.Lock()
+		if delete(s.deleted, topic); before != nil {
+			s.deleted[topic] = before
+		}
+		s.mu.Unlock()
+	}
+	return err
 }
 
 // clamp moves a level into its queue.
@@ -170,6 +205,8 @@ func (s *Service) deliver(ctx context.Context, level int) (next, then int64, err
 		then = 0
 	}
 	var batch run
+	var gone dropped
+	defer gone.report(s.logger, level)
 	for _, rec := range records {
 		v, err := message.ParseView(rec)
 		if err != nil {
@@ -183,6 +220,10 @@ func (s *Service) deliver(ctx context.Context, level int) (next, then int64, err
 			s.logger.Error("a delayed message cannot be delivered and is passed over", "level", level+1, "offset", v.QueueOffset(), "err", err)
 			continue
 		}
+		if !s.wanted(level, v.QueueOffset(), &r) {
+			gone.add(s.logger, level, r.Topic)
+			continue
+		}
 		if !batch.fits(&r) {
 			if err := s.append(ctx, level, &batch, v.QueueOffset()); err != nil {
 				return s.offset(level), 0, err
@@ -194,6 +235,35 @@ func (s *Service) deliver(ctx context.Context, level int) (next, then int64, err
 		return s.offset(level), 0, err
 	}
 	return min(end, next+int64(n)), then, nil
+}
+
+// wanted reports whether a message still has a place: its topic was not deleted
+// while it waited, and has its queue.
+func (s *Service) wanted(level int, offset int64, r *message.Record) bool {
+	s.mu.Lock()
+	deleted := s.deleted.has(r.Topic, level, offset)
+	s.mu.Unlock()
+	return !deleted && s.log.Takes(r.Topic, int(r.QueueID))
+}
+
+// dropped counts messages in a row that had no place in a topic any more.
+type dropped struct {
+	topic string
+	count int
+}
+
+func (d *dropped) add(logger *slog.Logger, level int, topic string) {
+	if topic != d.topic {
+		d.report(logger, level)
+		d.topic, d.count = topic, 0
+	}
+	d.count++
+}
+
+func (d *dropped) report(logger *slog.Logger, level int) {
+	if d.count > 0 {
+		logger.Info("delayed messages dropped: their topic was deleted while they waited, or has not got their queue any more", "topic", d.topic, "level", level+1, "messages", d.count)
+	}
 }
 
 // run is a number of messages in a row that go to the same queue.
@@ -227,6 +297,10 @@ func (s *Service) offset(level int) int64 {
 func (s *Service) Offsets() []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.offsetsLocked()
+}
+
+func (s *Service) offsetsLocked() []int64 {
 	next := make([]int64, len(s.schedule.levels))
 	for i := range next {
 		next[i] = s.schedule.Offset(i)
@@ -237,12 +311,16 @@ func (s *Service) Offsets() []int64 {
 // Persist saves the progress once what it stands for is durable. It blocks for
 // that, and for the file calls.
 func (s *Service) Persist(ctx context.Context) error {
-	next := s.Offsets()
-	if s.progress.saved(next) {
+	s.mu.Lock()
+	next := s.offsetsLocked()
+	s.deleted.trim(next)
+	deleted := s.deleted.clone()
+	s.mu.Unlock()
+	if s.progress.saved(next, deleted) {
 		return nil
 	}
 	if err := s.log.Sync(ctx); err != nil {
 		return fmt.Errorf("delay offsets: not saved, because the messages delivered before are not durable: %w", err)
 	}
-	return s.progress.Save(time.Now(), next)
+	return s.progress.Save(time.Now(), next, deleted)
 }

@@ -34,6 +34,7 @@ type fakeLog struct {
 	appends   int
 	fail      func(n int) error // of the n-th append, from 1
 	first     map[int]int64     // lowest offset kept
+	missing   string            // a topic that the broker does not have
 }
 
 type fakeRecord struct {
@@ -116,6 +117,12 @@ func (f *fakeLog) Append(_ context.Context, records []message.Record) error {
 		f.delivered = append(f.delivered, fmt.Sprintf("%s/%d %s", r.Topic, r.QueueID, r.Body))
 	}
 	return nil
+}
+
+func (f *fakeLog) Takes(topic string, queue int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return topic != f.missing
 }
 
 func (f *fakeLog) Sync(context.Context) error {
@@ -292,10 +299,10 @@ func TestProgressIsSavedInRocketMQsFormat(t *testing.T) {
 	p, err := OpenProgress(file, true, nil)
 	require.NoError(t, err)
 	now := time.UnixMilli(1700000000000)
-	require.NoError(t, p.Save(now, []int64{0, 0}))
+	require.NoError(t, p.Save(now, []int64{0, 0}, nil))
 	assert.NoFileExists(t, file, "nothing to say")
-	require.NoError(t, p.Save(now, []int64{7, 0, 3}))
-	require.NoError(t, p.Save(now, []int64{7, 0, 3}))
+	require.NoError(t, p.Save(now, []int64{7, 0, 3}, nil))
+	require.NoError(t, p.Save(now, []int64{7, 0, 3}, nil))
 	data, found, err := statefile.New(file, true).Load()
 	require.NoError(t, err)
 	require.True(t, found)
@@ -373,4 +380,46 @@ func TestALossOfPowerRepeatsDeliveriesAndLosesNone(t *testing.T) {
 			require.Len(t, seen, n, "seed %d, round %d", seed, round)
 		})
 	}
+}
+
+// What waits when its topic is deleted is not delivered, over a restart too; what
+// is sent to a later topic of that name is.
+func TestMessagesOfDeletedTopicsAreNotDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "delayOffset.json")
+		p, err := OpenProgress(file, true, nil)
+		require.NoError(t, err)
+		f := newFakeLog(time.Second, 10*time.Second)
+		end := serve(t, f.open(t, p))
+		f.add(t, 1, "T", 0, "old")
+		f.add(t, 1, "U", 0, "kept")
+		f.add(t, 2, "T", 0, "old, long")
+		f.missing = "gone"
+		f.add(t, 1, "gone", 0, "nowhere")
+		require.NoError(t, f.service.Delete(t.Context(), "T"))
+		require.NoError(t, f.service.Delete(t.Context(), "other"))
+		f.add(t, 1, "T", 0, "new")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, []string{"U/0 kept", "T/0 new"}, f.got())
+		end()
+		p, err = OpenProgress(file, true, nil)
+		require.NoError(t, err)
+		assert.Equal(t, int64(1), p.Deleted()["T"][1])
+		serve(t, f.open(t, p))
+		f.add(t, 2, "T", 0, "new, long")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []string{"T/0 new, long"}, slices.DeleteFunc(f.got(), func(s string) bool { return !strings.Contains(s, "long") }))
+		require.NoError(t, f.service.Persist(t.Context()))
+		assert.Empty(t, p.Deleted(), "everything of before was looked at")
+	})
+}
+
+// The end of a log may be lost: its offsets are given out again, to new messages.
+func TestADeletionBeyondTheQueueIsLowered(t *testing.T) {
+	d := deletions{"T": {0: 9, 1: 5}, "U": {1: 3}}
+	d.lower([]int64{6, 3})
+	d.trim([]int64{2, 3})
+	assert.Equal(t, deletions{"T": {0: 6}}, d)
 }
