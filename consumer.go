@@ -298,7 +298,7 @@ func (c *Consumer) Start(ctx context.Context) error {
 			},
 			OnIdle: func(i consume.Idle) {
 				c.events.emit(c.id.clientID, func(b EventBase) Event {
-					return ConsumerIdle{b, c.cfg.Group, c.id.clientID, i.Topic, i.Members, i.Queues}
+					return ConsumerIdle{b, c.cfg.Group, c.id.clientID, i.Topic, i.Members, i.Queues, i.Strategy}
 				})
 			},
 			OnJumped: func(j consume.Jumped) {

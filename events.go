@@ -77,13 +77,15 @@ type SubscriptionsDiffer struct {
 	How   string // which members subscribe to what, and the remedy
 }
 
-// ConsumerIdle: a consumer got none of a topic's queues, the other members have
-// them all. It is told once, until the consumer gets some and loses them again.
-// The remedy is more queues, or fewer consumers.
+// ConsumerIdle: a consumer got none of a topic's queues. It is told once, until the
+// consumer gets some and loses them again. With more Members than Queues the others
+// have them all, and the remedy is more queues, or fewer consumers; otherwise the
+// Strategy gives it none.
 type ConsumerIdle struct {
 	EventBase
 	Group, Client, Topic string
-	Members, Queues      int // of the group, of the topic
+	Members, Queues      int    // of the group, of the topic
+	Strategy             string // name of the allocation strategy
 }
 
 // OffsetJumped: a queue goes on at another offset than the consumer had asked for,

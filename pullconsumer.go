@@ -227,7 +227,7 @@ func (c *PullConsumer) newEngine(offsetFile string) *consume.Engine {
 		},
 		OnIdle: func(i consume.Idle) {
 			c.events.emit(c.id.clientID, func(b EventBase) Event {
-				return ConsumerIdle{b, c.cfg.Group, c.id.clientID, i.Topic, i.Members, i.Queues}
+				return ConsumerIdle{b, c.cfg.Group, c.id.clientID, i.Topic, i.Members, i.Queues, i.Strategy}
 			})
 		},
 		OnJumped: func(j consume.Jumped) {

@@ -79,8 +79,8 @@ type ConsumerStatus struct {
 	Failed   int64 // failed deliveries, those that took longer than ConsumeTimeout included
 	SentBack int64 // failed messages that a broker has taken back, to be retried or as dead letters
 	Running  int   // handlers running now
-	// Idle are the subscribed topics of which other members got every queue,
-	// sorted; nil for none. More queues, or fewer consumers, are the remedy.
+	// Idle are the subscribed topics of which this consumer got no queue, sorted;
+	// nil for none. The event ConsumerIdle tells what can be done.
 	Idle []string
 	// Undecodable counts stored messages that could not be decoded, or inflated
 	// to more than 16 MiB. They are logged as errors and passed over.

@@ -105,8 +105,8 @@ type Config struct {
 	// this member asked for, outside all locks. It must not block.
 	OnJumped func(Jumped)
 
-	// OnIdle, when not nil, is told when a topic's queues all went to other
-	// members of a clustering group. The same rules as for OnRebalanced.
+	// OnIdle, when not nil, is told when this member of a clustering group got none
+	// of a topic's queues. The same rules as for OnRebalanced.
 	OnIdle func(Idle)
 }
 
@@ -122,6 +122,8 @@ type Idle struct {
 	Topic   string
 	Members int // of the group
 	Queues  int // that they share
+
+	Strategy string // name of the one that shared them out
 }
 
 // Status is a snapshot of an engine's counters, all since the last Start.
@@ -133,5 +135,5 @@ type Status struct {
 	Undecodable int64 // records passed over because they do not decode
 	Running     int   // handler calls that have not returned
 
-	Idle []string // topics of which other members got every queue, sorted
+	Idle []string // topics of which this member got no queue, sorted
 }

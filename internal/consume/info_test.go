@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
@@ -56,7 +57,7 @@ func TestAMemberWithoutQueuesIsToldOnceUntilItGetsSome(t *testing.T) {
 		start(t, e1)
 		start(t, e2)
 		time.Sleep(time.Hour)
-		want := []Idle{{Topic: testTopic, Members: 2, Queues: 1}}
+		want := []Idle{{Topic: testTopic, Members: 2, Queues: 1, Strategy: "AVG"}}
 		assert.Equal(t, want, told)
 		assert.Equal(t, []string{testTopic}, e2.Status().Idle)
 		require.NoError(t, e1.Close())
@@ -69,6 +70,31 @@ func TestAMemberWithoutQueuesIsToldOnceUntilItGetsSome(t *testing.T) {
 		w.topic("other", "a", 1)
 		require.NoError(t, e2.Unsubscribe(t.Context(), testTopic))
 		assert.Nil(t, e2.Status().Idle, "of a topic that is not subscribed nobody is idle")
+	})
+}
+
+// nobody is a strategy that gives nothing to anybody.
+type nobody struct{}
+
+func (nobody) Name() string { return "NOBODY" }
+func (nobody) Allocate(string, string, []message.Queue, []string) ([]message.Queue, error) {
+	return nil, nil
+}
+
+func TestTheStrategyIsBlamedWhenThereAreQueuesEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.topic(testTopic, "a", 2)
+		log := new(lines)
+		var told []Idle
+		e, _ := w.member("c1", new(inbox), func(c *Config) {
+			c.Strategy, c.Logger, c.OnIdle = nobody{}, log.logger(), func(i Idle) { told = append(told, i) }
+		})
+		start(t, e)
+		time.Sleep(time.Hour)
+		assert.Equal(t, []Idle{{Topic: testTopic, Members: 1, Queues: 2, Strategy: "NOBODY"}}, told)
+		assert.Equal(t, 1, countLines(log, "the allocation strategy gives it none"))
+		assert.Zero(t, countLines(log, "others got them all"))
 	})
 }
 

@@ -120,6 +120,11 @@ func (r *run) lockAll(ctx context.Context, every bool) (missing bool) {
 	for _, h := range r.draining { // a handler runs
 		add(h)
 	}
+	if every { // of brokers without queues here nothing is known any more
+		maps.DeleteFunc(r.lockless, func(broker string, _ bool) bool {
+			return !slices.ContainsFunc(queues, func(h *heldQueue) bool { return h.queue.BrokerName == broker })
+		})
+	}
 	r.mu.Unlock()
 	return r.lockEach(ctx, queues)
 }
@@ -149,8 +154,8 @@ func (r *run) lockEach(ctx context.Context, queues []*heldQueue) (missing bool) 
 	for broker, queues := range byBroker {
 		wg.Go(func() {
 			err := r.lock(ctx, broker, queues)
-			if err != nil && !errors.Is(err, errLockHeld) && ctx.Err() == nil {
-				r.log.Warn("locks not renewed, trying again", "broker", broker, "queues", len(queues), "delay", r.cfg.RebalanceRetry, "error", err)
+			if ctx.Err() == nil {
+				r.noteLocks(broker, len(queues), err)
 			}
 			if err != nil {
 				mu.Lock()
@@ -161,6 +166,28 @@ func (r *run) lockEach(ctx context.Context, queues []*heldQueue) (missing bool) 
 	}
 	wg.Wait()
 	return missing
+}
+
+// noteLocks reports a broker that did not answer for queues' locks, the first of a
+// series as a warning, and one that does again.
+func (r *run) noteLocks(broker string, queues int, err error) {
+	failed := err != nil && !errors.Is(err, errLockHeld)
+	r.mu.Lock()
+	was := r.lockless[broker]
+	if failed {
+		r.lockless[broker] = true
+	} else {
+		delete(r.lockless, broker)
+	}
+	r.mu.Unlock()
+	switch {
+	case failed && !was:
+		r.log.Warn("locks not renewed, trying again", "broker", broker, "queues", queues, "delay", r.cfg.RebalanceRetry, "error", err)
+	case failed:
+		r.log.Debug("locks not renewed, trying again", "broker", broker, "queues", queues, "delay", r.cfg.RebalanceRetry, "error", err)
+	case was:
+		r.log.Info("locks are renewed again", "broker", broker, "queues", queues)
+	}
 }
 
 // lock asks a broker for the locks of queues of its own, and starts those that

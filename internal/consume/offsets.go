@@ -187,16 +187,34 @@ func (r *run) commitLoop() {
 		var queues []*heldQueue
 		now := time.Now()
 		for _, h := range r.held {
-			if h.commitLocked() != h.committed && r.ownsLocked(h, now) {
+			switch {
+			case h.commitLocked() == h.committed:
+				h.noTopic, h.noted = false, false // a pull may have carried it
+			case r.ownsLocked(h, now):
 				queues = append(queues, h)
 			}
 		}
 		r.mu.Unlock()
 		failed := r.commitAll(r.ctx, queues)
 		if r.ctx.Err() == nil { // otherwise the run halts, and leave commits
-			r.warn(failed)
+			r.warn(r.news(failed))
 		}
 	}
+}
+
+// news leaves out the queues of which was said before that their broker has no
+// such topic: a deleted one may stay subscribed for long.
+func (r *run) news(failed []unstored) []unstored {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range failed {
+		failed[i].queues = slices.DeleteFunc(failed[i].queues, func(h *heldQueue) bool {
+			told := h.noted
+			h.noted = h.noTopic
+			return told && h.noted
+		})
+	}
+	return slices.DeleteFunc(failed, func(u unstored) bool { return len(u.queues) == 0 })
 }
 
 // commitFinished commits what handlers finish from now on, after halt, each
@@ -279,7 +297,7 @@ func (h *heldQueue) losesLocked() bool {
 type unstored struct {
 	broker string
 	queues []*heldQueue // at least one
-	err    error        // of the first one
+	err    error        // of the first one; a missing topic's only when there is no other
 }
 
 // commitAll commits the offsets of queues, one broker beside the other, so that
@@ -324,7 +342,7 @@ func (r *run) commitTo(ctx context.Context, queues []*heldQueue) unstored {
 		if err == nil {
 			continue
 		}
-		if failed.err == nil {
+		if failed.err == nil || code(failed.err) == protocol.TopicNotExist {
 			failed.broker, failed.err = h.queue.BrokerName, err
 		}
 		if answered(err) {
@@ -432,16 +450,17 @@ func (r *run) commit(ctx context.Context, h *heldQueue) error {
 			return err
 		})
 		if err != nil {
+			r.mu.Lock()
+			h.noTopic = code(err) == protocol.TopicNotExist
 			if !answered(err) { // it is open what the broker has
-				r.mu.Lock()
 				h.committed = -1
-				r.mu.Unlock()
 			}
+			r.mu.Unlock()
 			return err
 		}
 	}
 	r.mu.Lock()
-	h.committed = offset
+	h.committed, h.noTopic, h.noted = offset, false, false
 	if !r.locking { // otherwise it has to be unlocked, too
 		delete(r.leaving, h)
 	}

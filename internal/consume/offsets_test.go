@@ -225,6 +225,25 @@ func TestFailedCommitIsRepeatedAtTheNextTick(t *testing.T) {
 	})
 }
 
+func TestOffsetsOfADeletedTopicAreOneWarning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.topic(testTopic, "a", 1)
+		log := new(lines)
+		e, _ := w.member("c1", new(inbox), func(c *Config) { c.Logger = log.logger() })
+		start(t, e)
+		for i := 1; i <= 2; i++ {
+			w.change(func() { w.brokers["a"].refuse = protocol.Errorf(protocol.TopicNotExist, "topic is deleted") })
+			w.send(queueOf("a", 0), "x")
+			time.Sleep(time.Hour)
+			assert.Equal(t, i, countLines(log, "offsets not committed"), "once, until it changes")
+			w.change(func() { w.brokers["a"].refuse = nil })
+			time.Sleep(time.Minute)
+			assert.EqualValues(t, i, w.committed(queueOf("a", 0)))
+		}
+	})
+}
+
 func TestCommitOfAnOlderPullIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")

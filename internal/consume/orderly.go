@@ -114,7 +114,7 @@ func (w *worker) failInOrder(err error) {
 		return // next acknowledges it
 	}
 	cancelled := r.handlerCtx.Err() != nil
-	first, left := w.claimed[v.done], w.claimed[:0]
+	left := w.claimed[:0]
 	r.mu.Lock()
 	r.counters.Consumed += w.ackLocked(w.claimed[:v.done])
 	if !cancelled {
@@ -129,7 +129,16 @@ func (w *worker) failInOrder(err error) {
 	w.claimed = left
 	r.mu.Unlock()
 	if !cancelled {
-		r.log.Warn("messages failed, their queue waits for them", "queue", queue, "offset", first.offset, "messages", len(left), "failures", first.attempts+1, "delay", r.cfg.OrderlySuspend, "dead", v.dead, "error", err)
+		n := 0
+		for n < len(left) && left[n].dead {
+			n++
+		}
+		if dead := left[:n]; n > 0 {
+			r.log.Warn("messages failed and get no further attempt", "queue", queue, "offset", dead[0].offset, "messages", n, "failures", dead[0].attempts, "error", err)
+		}
+		if again := left[n:]; len(again) > 0 {
+			r.log.Warn("messages failed, their queue waits for them", "queue", queue, "offset", again[0].offset, "messages", len(again), "failures", again[0].attempts, "delay", r.cfg.OrderlySuspend, "error", err)
+		}
 		w.bury()
 	}
 	w.suspend(!cancelled)

@@ -148,7 +148,8 @@ func TestASilentBrokerDelaysOnlyItsOwnLocks(t *testing.T) {
 		w.topic(testTopic, "a", 1)
 		w.topic(testTopic, "b", 1)
 		in := inbox{work: time.Second}
-		e, _ := w.member("m", &in, func(c *Config) { c.Orderly = true })
+		log := new(lines)
+		e, _ := w.member("m", &in, func(c *Config) { c.Orderly = true; c.Logger = log.logger() })
 		start(t, e)
 		begin := time.Now()
 		w.send(queueOf("a", 0), numbered(0, 100)...)
@@ -165,6 +166,8 @@ func TestASilentBrokerDelaysOnlyItsOwnLocks(t *testing.T) {
 		assert.Equal(t, begin.Add(30*time.Second), last.at, "the last handler starts when its lock is 30 s old, not later")
 		w.change(func() { w.brokers["b"].silent = false })
 		time.Sleep(60 * time.Second)
+		assert.Equal(t, 1, countLines(log, "locks not renewed"), "a series of failures is one warning")
+		assert.Equal(t, 1, countLines(log, "locks are renewed again"))
 		for i, d := range perQueue["b"] {
 			assert.Equal(t, fmt.Sprint("m", 100+i), d.body)
 		}

@@ -338,7 +338,7 @@ type Jumped struct {
 // Java: ProcessQueue continues at nextBeginOffset.
 func (r *run) polledMoved(ctx context.Context, h *heldQueue, offset int64, resp *protocol.PullMessageResponse) time.Duration {
 	next := resp.NextBeginOffset
-	reset := offset >= resp.MinOffset && offset <= resp.MaxOffset
+	reset := wasReset(offset, resp)
 	r.mu.Lock()
 	if h.staleLocked() {
 		r.mu.Unlock()
@@ -365,7 +365,7 @@ func (r *run) polledMoved(ctx context.Context, h *heldQueue, offset int64, resp 
 	for _, other := range wake {
 		signal(other.room)
 	}
-	r.log.Warn("the offset is outside the queue, or the group was reset, going on where the broker says", "queue", h.queue, "offset", offset, "next", next, "min", resp.MinOffset, "max", resp.MaxOffset)
+	r.toldToMove(h.queue, offset, resp)
 	if reset {
 		if err := r.commit(ctx, h); err != nil && ctx.Err() == nil {
 			r.log.Warn("offset not committed, trying again later", "queue", h.queue, "error", err)

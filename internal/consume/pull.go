@@ -254,7 +254,7 @@ func (r *run) offsetMoved(ctx context.Context, h *heldQueue, offset int64, resp 
 		return r.polledMoved(ctx, h, offset, resp)
 	}
 	next := resp.NextBeginOffset
-	r.log.Warn("the offset is outside the queue, going on where the broker says", "queue", h.queue, "offset", offset, "next", next, "min", resp.MinOffset, "max", resp.MaxOffset)
+	r.toldToMove(h.queue, offset, resp)
 	r.mu.Lock()
 	r.cached -= h.pq.reset(next)
 	r.retries.forget(h)
@@ -275,6 +275,22 @@ func (r *run) offsetMoved(ctx context.Context, h *heldQueue, offset int64, resp 
 	}
 	r.jumped(h.queue, offset, next)
 	return 0
+}
+
+// wasReset reports whether a broker that names another offset than the one it was
+// asked for does so because somebody has reset the group: offset is the queue's.
+func wasReset(offset int64, resp *protocol.PullMessageResponse) bool {
+	return offset >= resp.MinOffset && offset <= resp.MaxOffset
+}
+
+// toldToMove reports that a broker named another offset.
+func (r *run) toldToMove(q message.Queue, offset int64, resp *protocol.PullMessageResponse) {
+	attrs := []any{"queue", q, "offset", offset, "next", resp.NextBeginOffset, "min", resp.MinOffset, "max", resp.MaxOffset}
+	if wasReset(offset, resp) {
+		r.log.Info("the group was reset, going on where the broker says", attrs...)
+	} else {
+		r.log.Warn("the offset is outside the queue, or the group was reset, going on where the broker says", attrs...)
+	}
 }
 
 // pullRefused treats a pull that failed with a broker's answer, or without one.

@@ -367,13 +367,13 @@ func (r *run) share(ctx context.Context, rd *round, route *client.Route, sub sub
 		return nil, err
 	}
 	if !sub.internal {
-		r.noteSpare(Idle{Topic: sub.topic, Members: len(members), Queues: len(route.Subscribe)}, len(share) == 0)
+		r.noteSpare(Idle{Topic: sub.topic, Members: len(members), Queues: len(route.Subscribe), Strategy: r.cfg.Strategy.Name()}, len(share) == 0)
 	}
 	return share, nil
 }
 
-// noteSpare notes whether other members got every queue of a topic, and tells of
-// it when that is new.
+// noteSpare notes whether this member got no queue of a topic, and tells of it
+// when that is new. The strategy is to blame when there was a queue for everybody.
 func (r *run) noteSpare(idle Idle, spare bool) {
 	r.mu.Lock()
 	was := r.spare[idle.Topic]
@@ -386,8 +386,13 @@ func (r *run) noteSpare(idle Idle, spare bool) {
 	if !spare || was {
 		return
 	}
-	r.log.Warn("this member holds no queue of a topic, others got them all: give the topic as many queues as the group has members, or more",
-		"topic", idle.Topic, "members", idle.Members, "queues", idle.Queues)
+	if idle.Members > idle.Queues {
+		r.log.Warn("this member holds no queue of a topic, others got them all: give the topic as many queues as the group has members, or more",
+			"topic", idle.Topic, "members", idle.Members, "queues", idle.Queues)
+	} else {
+		r.log.Warn("this member holds no queue of a topic though there are enough: the allocation strategy gives it none",
+			"strategy", idle.Strategy, "topic", idle.Topic, "members", idle.Members, "queues", idle.Queues)
+	}
 	if r.cfg.OnIdle != nil && r.enter() {
 		defer r.exit()
 		r.cfg.OnIdle(idle)

@@ -26,7 +26,9 @@ func TestCP03AResetActsAtOnceAndABatchInFlightDoesNotUndoIt(t *testing.T) {
 				release := make(chan struct{})
 				var hold atomic.Bool
 				hold.Store(true)
+				log := new(lines)
 				e, _ := w.member("c1", nil, func(c *Config) {
+					c.Logger = log.logger()
 					c.Handler = func(ctx context.Context, msgs []*message.Ext) error {
 						if hold.Load() && msgs[0].QueueOffset >= 90 {
 							<-release // ten are in flight during the reset
@@ -56,6 +58,8 @@ func TestCP03AResetActsAtOnceAndABatchInFlightDoesNotUndoIt(t *testing.T) {
 				w.send(q, "next")
 				synctest.Wait()
 				assert.Equal(t, "next", in.all()[len(in.all())-1].body)
+				assert.Equal(t, 1, countLines(log, "the group was reset, going on"))
+				assert.Zero(t, countLines(log, "level=WARN"))
 			})
 		})
 	}

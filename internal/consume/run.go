@@ -67,7 +67,8 @@ type run struct {
 	asks       []*ask                       // callers that wait for a round to settle a topic
 	watched    map[string]bool              // topics whose routes the client keeps fresh for this run
 	retiring   map[string]int               // topics whose queues rest until their last handler ends: callers that wait for that
-	spare      map[string]bool              // topics of which other members got every queue
+	spare      map[string]bool              // topics of which this member got no queue
+	lockless   map[string]bool              // broker groups that did not answer for locks; reported
 	held       map[message.Queue]*heldQueue // what is consumed
 	leaving    map[*heldQueue]bool          // dropped, last offset not committed yet, or still locked
 	draining   map[message.Queue]*heldQueue // dropped, handlers still run
@@ -111,6 +112,8 @@ type heldQueue struct {
 	running   int           // handler calls
 	rested    chan struct{} // closed when running gets 0; nil: nobody waits for that
 	wanted    bool          // refused while draining: rebalance when drained
+	noTopic   bool          // the last commit was refused: the broker has no such topic
+	noted     bool          // noTopic is reported
 	lock      queueLock     // orderly in a group
 	refused   bool          // the broker gives the lock to another member; reported
 	suspended bool          // orderly: failed messages wait in place, the redelivery loop wakes them
@@ -138,6 +141,7 @@ func newRun(cfg *Config, subs *subscriptions, base context.Context, now time.Tim
 		watched:    make(map[string]bool),
 		retiring:   make(map[string]int),
 		spare:      make(map[string]bool),
+		lockless:   make(map[string]bool),
 		unknown:    make(map[string]bool),
 		checked:    make(map[string]checkedShares),
 		absent:     make(map[string]string),
