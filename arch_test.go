@@ -42,6 +42,7 @@ var allowedImports = map[string]map[string]string{
 	"store": {
 		"message": "the log holds message's stored records and assigns their offsets",
 	},
+	"remoting":           {},
 	"internal/statefile": {},
 	"internal/memnet": {
 		"protocol": "it is a protocol.Transport",

@@ -1,0 +1,11 @@
+// Package remoting is RocketMQ's remoting protocol: frames, their two forms of
+// header, and the bodies of requests and responses.
+//
+// A frame is a length, a header and a body. The header is JSON or RocketMQ's own
+// binary form, each frame for itself; it carries a code, an id that pairs
+// requests with responses (opaque), and a list of named texts (extFields).
+//
+// What comes from the network is checked before anything is allocated for it. A
+// frame that cannot be understood is an error, and whoever reads it closes the
+// connection, as RocketMQ's servers do.
+package remoting
