@@ -92,14 +92,8 @@ func (c *scanner) name() (string, error) {
 func (c *scanner) bare() (string, error) {
 	c.peek()
 	start := c.i
-	for c.i < len(c.s) {
-		switch c.s[c.i] {
-		case ',', ':', '}', ']', '{', '[', '"', '\'', ' ', '\t', '\r', '\n':
-		default:
-			c.i++
-			continue
-		}
-		break
+	for c.i < len(c.s) && c.s[c.i] > ' ' && strings.IndexByte(`,:{}[]"'`, c.s[c.i]) < 0 {
+		c.i++
 	}
 	if c.i == start {
 		return "", c.fail("no value")

@@ -1,0 +1,137 @@
+package remoting
+
+import "strings"
+
+// kind is what a value of a body is.
+type kind byte
+
+const (
+	kindNull kind = iota
+	kindText
+	kindBare // a number, true or false
+	kindList
+	kindObject
+)
+
+// Value is a part of a JSON body as lenient readers take it: the names of an
+// object may be numbers or objects, as fastjson writes maps. The zero Value is
+// null, and so is what is absent: methods on a null Value return nothing.
+type Value struct {
+	kind kind
+	text string  // of a text, number, true or false
+	list []Value // of a list
+	// names and values of an object, alternating.
+	members []Value
+}
+
+// maxValues bounds the values of one body: a body of 16 MiB must not become
+// gigabytes.
+const maxValues = 1 << 20
+
+// ParseBody reads a JSON body. An empty one is null.
+func ParseBody(b []byte) (Value, error) {
+	r := bodyReader{scanner: scanner{s: string(b)}}
+	if r.peek() == 0 && r.i == len(r.s) {
+		return Value{}, nil
+	}
+	v, err := r.value()
+	if err == nil && (r.peek() != 0 || r.i < len(r.s)) {
+		err = r.fail("something behind the body")
+	}
+	return v, err
+}
+
+type bodyReader struct {
+	scanner
+	count int
+}
+
+func (r *bodyReader) value() (v Value, err error) {
+	if r.count++; r.count > maxValues {
+		return v, r.fail("too many values")
+	}
+	switch r.peek() {
+	case '"', '\'':
+		v.kind = kindText
+		v.text, err = r.quoted()
+	case '[':
+		v.kind = kindList
+		err = r.each('[', ']', func() error {
+			item, err := r.value()
+			v.list = append(v.list, item)
+			return err
+		})
+	case '{':
+		v.kind = kindObject
+		err = r.each('{', '}', func() error {
+			name, err := r.value()
+			if err != nil {
+				return err
+			}
+			if !r.accept(':') {
+				return r.fail("no colon behind a name")
+			}
+			value, err := r.value()
+			v.members = append(v.members, name, value)
+			return err
+		})
+	default:
+		v.kind = kindBare
+		if v.text, err = r.bare(); v.text == "null" {
+			v = Value{}
+		}
+	}
+	return v, err
+}
+
+// Get returns the member of an object with a name, in the given case or any
+// other; of several with one name the last counts.
+func (v Value) Get(name string) Value {
+	found := -1
+	for i := 0; i < len(v.members); i += 2 {
+		switch have := v.members[i].text; {
+		case have == name:
+			found = i
+		case found < 0 && strings.EqualFold(have, name):
+			found = i
+		}
+	}
+	if found < 0 {
+		return Value{}
+	}
+	return v.members[found+1]
+}
+
+// Null reports whether there is nothing.
+func (v Value) Null() bool { return v.kind == kindNull }
+
+// Text returns a text; a number, true and false as they are written, "" for
+// everything else.
+func (v Value) Text() string { return v.text }
+
+// Int returns a number, which may stand in quotes; def when there is none.
+func (v Value) Int(def int64) int64 {
+	if n, ok := parseInteger(v.text); ok {
+		return n
+	}
+	return def
+}
+
+// Bool returns true for true in any case, also in quotes; def when there is
+// neither text nor number, false for everything else.
+func (v Value) Bool(def bool) bool {
+	if v.kind != kindText && v.kind != kindBare {
+		return def
+	}
+	return strings.EqualFold(v.text, "true")
+}
+
+// List returns the items of a list, which are for reading.
+func (v Value) List() []Value { return v.list }
+
+// Each calls f for every member of an object, in the order of the text.
+func (v Value) Each(f func(name, value Value)) {
+	for i := 0; i < len(v.members); i += 2 {
+		f(v.members[i], v.members[i+1])
+	}
+}
