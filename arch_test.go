@@ -42,7 +42,10 @@ var allowedImports = map[string]map[string]string{
 	"store": {
 		"message": "the log holds message's stored records and assigns their offsets",
 	},
-	"remoting":           {},
+	"remoting": {
+		"message":  "queues, and the hash of tags",
+		"protocol": "each command is a method of a service",
+	},
 	"internal/statefile": {},
 	"internal/memnet": {
 		"protocol": "it is a protocol.Transport",

@@ -5,6 +5,9 @@
 // binary form, each frame for itself; it carries a code, an id that pairs
 // requests with responses (opaque), and a list of named texts (extFields).
 //
+// Each method of a service is one command: a value that server and client
+// share, with the codes and both directions of request and response.
+//
 // What comes from the network is checked before anything is allocated for it. A
 // frame that cannot be understood is an error, and whoever reads it closes the
 // connection, as RocketMQ's servers do.

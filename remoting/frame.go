@@ -47,6 +47,10 @@ type Frame struct {
 	Ext       Fields
 	Body      []byte // nil when there is none
 	Serialize Serialize
+
+	// parts go over the wire in place of Body when there are any, one behind the
+	// other. They are for reading.
+	parts [][]byte
 }
 
 // Response reports whether the frame is one.
@@ -74,11 +78,25 @@ func (f Fields) Get(name string) (value string, ok bool) {
 // Append appends the frame as it goes over the wire. It fails for one that is
 // larger than MaxFrame, or that its header form cannot express.
 func (f *Frame) Append(dst []byte) ([]byte, error) {
-	dst, err := f.AppendHead(dst, len(f.Body))
+	if f.parts == nil {
+		dst, err := f.AppendHead(dst, len(f.Body))
+		if err != nil {
+			return dst, err
+		}
+		return append(dst, f.Body...), nil
+	}
+	size := 0
+	for _, p := range f.parts {
+		size += len(p)
+	}
+	dst, err := f.AppendHead(dst, size)
 	if err != nil {
 		return dst, err
 	}
-	return append(dst, f.Body...), nil
+	for _, p := range f.parts {
+		dst = append(dst, p...)
+	}
+	return dst, nil
 }
 
 // AppendHead appends everything but the body, which is to have the given size

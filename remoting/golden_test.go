@@ -30,6 +30,12 @@ type goldenFrames struct {
 		Name string
 		Code int64
 	} `json:"language_codes"`
+	Bodies  []struct{ Name, JSON string } `json:"json_bodies"`
+	Headers []struct {
+		Header    string
+		ExtFields map[string]string
+		Result    struct{ Error string }
+	} `json:"header_check"`
 	Go []struct {
 		Kind, Name, Serialize, Frame string
 		HeaderText                   *string
@@ -50,10 +56,15 @@ type goldenDecoded struct {
 
 func golden(t testing.TB) (g goldenFrames) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/frames.json")
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(text, &g))
+	readGolden(t, "testdata/frames.json", &g)
 	return g
+}
+
+func readGolden(t testing.TB, file string, to any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, to))
 }
 
 // is compares a frame with what Java made of it. A text that is null there, or

@@ -117,6 +117,15 @@ func (v Value) Int(def int64) int64 {
 	return def
 }
 
+// int32 is Int for 32 bits; what lies beyond is def.
+func (v Value) int32(def int) int {
+	n := v.Int(int64(def))
+	if n != int64(int32(n)) {
+		return def
+	}
+	return int(n)
+}
+
 // Bool returns true for true in any case, also in quotes; def when there is
 // neither text nor number, false for everything else.
 func (v Value) Bool(def bool) bool {
@@ -128,6 +137,9 @@ func (v Value) Bool(def bool) bool {
 
 // List returns the items of a list, which are for reading.
 func (v Value) List() []Value { return v.list }
+
+// Len returns how many members an object has.
+func (v Value) Len() int { return len(v.members) / 2 }
 
 // Each calls f for every member of an object, in the order of the text.
 func (v Value) Each(f func(name, value Value)) {

@@ -1,0 +1,181 @@
+package remoting
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// command is one RocketMQ command: a method of the service S and how its
+// request and response look on the wire. Server and client use the same value,
+// so that a method cannot exist on one side only.
+type command[S, Q, R any] struct {
+	name   string
+	codes  []protocol.Code // all that mean the command; our client sends the first unless encodeRequest says otherwise
+	method func(S, context.Context, *Q) (*R, error)
+
+	encodeRequest  func(*Q, *Frame)
+	decodeRequest  func(*Frame) (*Q, error)
+	encodeResponse func(site, *Q, *R, *Frame)
+	decodeResponse func(*Frame) (*R, error)
+
+	outcome func(protocol.Code) outcome // nil: only Success comes with a response
+	oneway  func(*Q) bool               // nil: never
+}
+
+// site is where a response is made.
+type site struct {
+	broker string // the name of the broker's group; "" elsewhere
+}
+
+// outcome is what the code of an answer means to the caller.
+type outcome byte
+
+const (
+	failed   outcome = iota // an *Error
+	answered                // a response
+	both                    // a response beside an *Error
+)
+
+func (c *command[S, Q, R]) outcomeOf(code protocol.Code) outcome {
+	switch {
+	case c.outcome != nil:
+		return c.outcome(code)
+	case code == protocol.Success:
+		return answered
+	}
+	return failed
+}
+
+// fieldServer is the field of an answer that names the server that refused a
+// request. RocketMQ has it in requests.
+const fieldServer = "bname"
+
+// request makes the frame of a request.
+func (c *command[S, Q, R]) request(q *Q) *Frame {
+	f := &Frame{Code: int32(c.codes[0]), Language: LanguageGo, Version: Version}
+	if c.encodeRequest != nil {
+		c.encodeRequest(q, f)
+	}
+	if c.oneway != nil && c.oneway(q) {
+		f.Flag |= FlagOneway
+	}
+	return f
+}
+
+// read returns what an answer says. An error that is no *Error is about an
+// answer that cannot be understood.
+func (c *command[S, Q, R]) read(f *Frame) (*R, error) {
+	code := protocol.Code(f.Code)
+	kind := c.outcomeOf(code)
+	var err error
+	if kind != answered {
+		e := &protocol.Error{Code: code, Remark: f.Remark}
+		e.Broker, _ = f.Ext.Get(fieldServer)
+		if kind == failed {
+			return nil, e
+		}
+		err = e
+	}
+	if c.decodeResponse == nil {
+		return new(R), err
+	}
+	r, bad := c.decodeResponse(f)
+	if bad != nil {
+		return nil, bad
+	}
+	return r, err
+}
+
+// serve has srv serve a request and makes the frame of the answer. It is nil
+// when nothing is to be answered: nobody waits, or the handler gave up because
+// ctx ended.
+func (c *command[S, Q, R]) serve(ctx context.Context, srv S, at site, req *Frame) *Frame {
+	f := answerTo(req)
+	var r *R
+	q, err := c.decodeRequest(req)
+	if err != nil {
+		err = protocol.Errorf(protocol.SystemError, "%s: %v", c.name, err)
+	} else {
+		r, err = c.method(srv, ctx, q)
+	}
+	if req.Oneway() || err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	kind := answered
+	if err != nil {
+		e := protocol.AsError(err)
+		f.Code, f.Remark = int32(e.Code), e.Remark
+		f.putIfAny(fieldServer, e.Broker)
+		kind = c.outcomeOf(e.Code)
+	}
+	if c.encodeResponse != nil && r != nil && kind != failed {
+		c.encodeResponse(at, q, r, f)
+	}
+	return f
+}
+
+// answerTo makes a successful answer without content, in the form of the
+// request.
+func answerTo(req *Frame) *Frame {
+	return &Frame{Flag: FlagResponse, Opaque: req.Opaque, Serialize: req.Serialize, Language: LanguageGo, Version: Version}
+}
+
+// row is a command of the service S, whatever its request and response.
+type row[S any] interface {
+	title() string
+	wire() []protocol.Code
+	serve(ctx context.Context, srv S, at site, req *Frame) *Frame
+}
+
+func (c *command[S, Q, R]) title() string         { return c.name }
+func (c *command[S, Q, R]) wire() []protocol.Code { return c.codes }
+
+// table finds a row by code.
+type table[S any] map[protocol.Code]row[S]
+
+func tableOf[S any](rows []row[S]) table[S] {
+	t := make(table[S])
+	for _, r := range rows {
+		for _, code := range r.wire() {
+			t[code] = r
+		}
+	}
+	return t
+}
+
+// brokerRows are all commands that brokers serve, one for every method of
+// protocol.BrokerConn.
+func brokerRows() []row[protocol.BrokerConn] {
+	return []row[protocol.BrokerConn]{
+		sendMessage(), pullMessage(), queryMessage(), queryConsumerOffset(), updateConsumerOffset(), createTopic(),
+		searchOffset(), getMaxOffset(), getMinOffset(), getEarliestStoreTime(), viewMessage(), heartbeat(),
+		unregisterClient(), consumerSendMsgBack(), getConsumerList(), lockQueues(), unlockQueues(), updateGroup(),
+		getTopicStats(), getConsumerConnection(), deleteGroup(), getConsumeStats(), deleteTopic(), resetOffset(),
+		getConsumerRunningInfo(), cloneGroupOffset(),
+	}
+}
+
+// nameServerRows are all commands that name servers serve, one for every method
+// of protocol.NameServerConn.
+func nameServerRows() []row[protocol.NameServerConn] {
+	return []row[protocol.NameServerConn]{
+		registerBroker(), unregisterBroker(), getRoute(), getClusterInfo(), getAllTopics(), deleteTopicInNameServer(),
+		queryDataVersion(), brokerHeartbeat(),
+	}
+}
+
+// peerRows are all commands that clients serve, one for every method of
+// protocol.Peer.
+func peerRows() []row[protocol.Peer] {
+	return []row[protocol.Peer]{notifyConsumerIDsChanged(), peerGetConsumerRunningInfo()}
+}
+
+// nothing is the response of a command that is never answered.
+type nothing struct{}
+
+func always[Q any](*Q) bool { return true }
+
+// empty decodes the request of a command that has no fields.
+func empty[Q any](*Frame) (*Q, error) { return new(Q), nil }

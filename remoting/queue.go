@@ -1,0 +1,48 @@
+package remoting
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/pocketmq/pocketmq/message"
+)
+
+// queue writes a queue. Java: MessageQueue.
+func (w *writer) queue(broker, topic string, id int) {
+	w.open('{')
+	w.text("brokerName", broker)
+	w.int("queueId", int64(id))
+	w.text("topic", topic)
+	w.shut('}')
+}
+
+// queueName writes a queue as the name of a member, which is no JSON but what
+// fastjson makes of a map of queues, and what RocketMQ's tools read.
+func (w *writer) queueName(broker, topic string, id int) {
+	w.queue(broker, topic, id)
+	w.colon()
+}
+
+func (w *writer) queues(name string, queues []message.Queue) {
+	w.list(name)
+	for _, q := range queues {
+		w.queue(q.BrokerName, q.Topic, q.QueueID)
+	}
+	w.shut(']')
+}
+
+func queueOf(v Value) message.Queue {
+	return message.Queue{Topic: v.Get("topic").Text(), BrokerName: v.Get("brokerName").Text(), QueueID: v.Get("queueId").int32(0)}
+}
+
+func queuesOf(v Value) []message.Queue {
+	var queues []message.Queue
+	for _, item := range v.List() {
+		queues = append(queues, queueOf(item))
+	}
+	return queues
+}
+
+// sortedKeys makes bodies repeat.
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,169 @@
+package remoting
+
+import (
+	"context"
+
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// recorder notes which methods of a server or a client are called.
+type recorder struct{ called []string }
+
+func note[R any](r *recorder, name string) (*R, error) {
+	r.called = append(r.called, name)
+	return new(R), nil
+}
+
+type recordedBroker struct{ r *recorder }
+
+func (s recordedBroker) Close() error { return nil }
+
+func (s recordedBroker) SendMessage(context.Context, *protocol.SendMessageRequest) (*protocol.SendMessageResponse, error) {
+	return note[protocol.SendMessageResponse](s.r, "SendMessage")
+}
+
+func (s recordedBroker) PullMessage(context.Context, *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
+	return note[protocol.PullMessageResponse](s.r, "PullMessage")
+}
+
+func (s recordedBroker) Heartbeat(context.Context, *protocol.HeartbeatRequest) (*protocol.HeartbeatResponse, error) {
+	return note[protocol.HeartbeatResponse](s.r, "Heartbeat")
+}
+
+func (s recordedBroker) UnregisterClient(context.Context, *protocol.UnregisterClientRequest) (*protocol.UnregisterClientResponse, error) {
+	return note[protocol.UnregisterClientResponse](s.r, "UnregisterClient")
+}
+
+func (s recordedBroker) GetConsumerList(context.Context, *protocol.GetConsumerListRequest) (*protocol.GetConsumerListResponse, error) {
+	return note[protocol.GetConsumerListResponse](s.r, "GetConsumerList")
+}
+
+func (s recordedBroker) QueryConsumerOffset(context.Context, *protocol.QueryConsumerOffsetRequest) (*protocol.QueryConsumerOffsetResponse, error) {
+	return note[protocol.QueryConsumerOffsetResponse](s.r, "QueryConsumerOffset")
+}
+
+func (s recordedBroker) UpdateConsumerOffset(context.Context, *protocol.UpdateConsumerOffsetRequest) (*protocol.UpdateConsumerOffsetResponse, error) {
+	return note[protocol.UpdateConsumerOffsetResponse](s.r, "UpdateConsumerOffset")
+}
+
+func (s recordedBroker) GetMaxOffset(context.Context, *protocol.GetMaxOffsetRequest) (*protocol.GetMaxOffsetResponse, error) {
+	return note[protocol.GetMaxOffsetResponse](s.r, "GetMaxOffset")
+}
+
+func (s recordedBroker) GetMinOffset(context.Context, *protocol.GetMinOffsetRequest) (*protocol.GetMinOffsetResponse, error) {
+	return note[protocol.GetMinOffsetResponse](s.r, "GetMinOffset")
+}
+
+func (s recordedBroker) SearchOffset(context.Context, *protocol.SearchOffsetRequest) (*protocol.SearchOffsetResponse, error) {
+	return note[protocol.SearchOffsetResponse](s.r, "SearchOffset")
+}
+
+func (s recordedBroker) GetEarliestStoreTime(context.Context, *protocol.GetEarliestStoreTimeRequest) (*protocol.GetEarliestStoreTimeResponse, error) {
+	return note[protocol.GetEarliestStoreTimeResponse](s.r, "GetEarliestStoreTime")
+}
+
+func (s recordedBroker) QueryMessage(context.Context, *protocol.QueryMessageRequest) (*protocol.QueryMessageResponse, error) {
+	return note[protocol.QueryMessageResponse](s.r, "QueryMessage")
+}
+
+func (s recordedBroker) ViewMessage(context.Context, *protocol.ViewMessageRequest) (*protocol.ViewMessageResponse, error) {
+	return note[protocol.ViewMessageResponse](s.r, "ViewMessage")
+}
+
+func (s recordedBroker) GetTopicStats(context.Context, *protocol.GetTopicStatsRequest) (*protocol.GetTopicStatsResponse, error) {
+	return note[protocol.GetTopicStatsResponse](s.r, "GetTopicStats")
+}
+
+func (s recordedBroker) CreateTopic(context.Context, *protocol.CreateTopicRequest) (*protocol.CreateTopicResponse, error) {
+	return note[protocol.CreateTopicResponse](s.r, "CreateTopic")
+}
+
+func (s recordedBroker) ConsumerSendMsgBack(context.Context, *protocol.ConsumerSendMsgBackRequest) (*protocol.ConsumerSendMsgBackResponse, error) {
+	return note[protocol.ConsumerSendMsgBackResponse](s.r, "ConsumerSendMsgBack")
+}
+
+func (s recordedBroker) LockQueues(context.Context, *protocol.LockQueuesRequest) (*protocol.LockQueuesResponse, error) {
+	return note[protocol.LockQueuesResponse](s.r, "LockQueues")
+}
+
+func (s recordedBroker) UnlockQueues(context.Context, *protocol.UnlockQueuesRequest) (*protocol.UnlockQueuesResponse, error) {
+	return note[protocol.UnlockQueuesResponse](s.r, "UnlockQueues")
+}
+
+func (s recordedBroker) ResetOffset(context.Context, *protocol.ResetOffsetRequest) (*protocol.ResetOffsetResponse, error) {
+	return note[protocol.ResetOffsetResponse](s.r, "ResetOffset")
+}
+
+func (s recordedBroker) UpdateGroup(context.Context, *protocol.UpdateGroupRequest) (*protocol.UpdateGroupResponse, error) {
+	return note[protocol.UpdateGroupResponse](s.r, "UpdateGroup")
+}
+
+func (s recordedBroker) DeleteGroup(context.Context, *protocol.DeleteGroupRequest) (*protocol.DeleteGroupResponse, error) {
+	return note[protocol.DeleteGroupResponse](s.r, "DeleteGroup")
+}
+
+func (s recordedBroker) DeleteTopic(context.Context, *protocol.DeleteTopicRequest) (*protocol.DeleteTopicResponse, error) {
+	return note[protocol.DeleteTopicResponse](s.r, "DeleteTopic")
+}
+
+func (s recordedBroker) GetConsumeStats(context.Context, *protocol.GetConsumeStatsRequest) (*protocol.GetConsumeStatsResponse, error) {
+	return note[protocol.GetConsumeStatsResponse](s.r, "GetConsumeStats")
+}
+
+func (s recordedBroker) GetConsumerConnection(context.Context, *protocol.GetConsumerConnectionRequest) (*protocol.GetConsumerConnectionResponse, error) {
+	return note[protocol.GetConsumerConnectionResponse](s.r, "GetConsumerConnection")
+}
+
+func (s recordedBroker) CloneGroupOffset(context.Context, *protocol.CloneGroupOffsetRequest) (*protocol.CloneGroupOffsetResponse, error) {
+	return note[protocol.CloneGroupOffsetResponse](s.r, "CloneGroupOffset")
+}
+
+func (s recordedBroker) GetConsumerRunningInfo(context.Context, *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
+	return note[protocol.GetConsumerRunningInfoResponse](s.r, "GetConsumerRunningInfo")
+}
+
+type recordedNameServer struct{ r *recorder }
+
+func (s recordedNameServer) Close() error { return nil }
+
+func (s recordedNameServer) RegisterBroker(context.Context, *protocol.RegisterBrokerRequest) (*protocol.RegisterBrokerResponse, error) {
+	return note[protocol.RegisterBrokerResponse](s.r, "RegisterBroker")
+}
+
+func (s recordedNameServer) UnregisterBroker(context.Context, *protocol.UnregisterBrokerRequest) (*protocol.UnregisterBrokerResponse, error) {
+	return note[protocol.UnregisterBrokerResponse](s.r, "UnregisterBroker")
+}
+
+func (s recordedNameServer) BrokerHeartbeat(context.Context, *protocol.BrokerHeartbeatRequest) (*protocol.BrokerHeartbeatResponse, error) {
+	return note[protocol.BrokerHeartbeatResponse](s.r, "BrokerHeartbeat")
+}
+
+func (s recordedNameServer) QueryDataVersion(context.Context, *protocol.QueryDataVersionRequest) (*protocol.QueryDataVersionResponse, error) {
+	return note[protocol.QueryDataVersionResponse](s.r, "QueryDataVersion")
+}
+
+func (s recordedNameServer) GetRoute(context.Context, *protocol.GetRouteRequest) (*protocol.GetRouteResponse, error) {
+	return note[protocol.GetRouteResponse](s.r, "GetRoute")
+}
+
+func (s recordedNameServer) GetClusterInfo(context.Context, *protocol.GetClusterInfoRequest) (*protocol.GetClusterInfoResponse, error) {
+	return note[protocol.GetClusterInfoResponse](s.r, "GetClusterInfo")
+}
+
+func (s recordedNameServer) GetAllTopics(context.Context, *protocol.GetAllTopicsRequest) (*protocol.GetAllTopicsResponse, error) {
+	return note[protocol.GetAllTopicsResponse](s.r, "GetAllTopics")
+}
+
+func (s recordedNameServer) DeleteTopic(context.Context, *protocol.DeleteTopicRequest) (*protocol.DeleteTopicResponse, error) {
+	return note[protocol.DeleteTopicResponse](s.r, "DeleteTopic")
+}
+
+type recordedPeer struct{ r *recorder }
+
+func (s recordedPeer) NotifyConsumerIDsChanged(*protocol.NotifyConsumerIDsChangedRequest) {
+	_, _ = note[nothing](s.r, "NotifyConsumerIDsChanged")
+}
+
+func (s recordedPeer) GetConsumerRunningInfo(context.Context, *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
+	return note[protocol.GetConsumerRunningInfoResponse](s.r, "GetConsumerRunningInfo")
+}

@@ -1,0 +1,156 @@
+package remoting
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// Kinds of filters that a topic's messages have tags for. We have the first
+// one; Java: TopicFilterType.
+const (
+	singleTag = "SINGLE_TAG"
+	multiTag  = "MULTI_TAG"
+)
+
+// createTopic creates or changes a topic. Java: CreateTopicRequestHeader.
+func createTopic() *command[protocol.BrokerConn, protocol.CreateTopicRequest, protocol.CreateTopicResponse] {
+	return &command[protocol.BrokerConn, protocol.CreateTopicRequest, protocol.CreateTopicResponse]{
+		name:   "CreateTopic",
+		codes:  []protocol.Code{protocol.CodeCreateTopic},
+		method: protocol.BrokerConn.CreateTopic,
+		encodeRequest: func(q *protocol.CreateTopicRequest, f *Frame) {
+			t := &q.Config
+			f.put("topic", t.Name)
+			f.put("defaultTopic", message.AutoCreateTopic)
+			f.putInt("readQueueNums", t.ReadQueues)
+			f.putInt("writeQueueNums", t.WriteQueues)
+			f.putInt("perm", int(t.Perm))
+			f.put("topicFilterType", singleTag)
+			f.putInt("topicSysFlag", t.SysFlag)
+			f.putBool("order", t.Order)
+		},
+		decodeRequest: func(f *Frame) (*protocol.CreateTopicRequest, error) {
+			h := f.header()
+			q := &protocol.CreateTopicRequest{Config: protocol.TopicConfig{
+				Name: h.must("topic"), ReadQueues: h.int("readQueueNums"), WriteQueues: h.int("writeQueueNums"), Perm: protocol.Perm(h.int("perm")),
+				SysFlag: h.intOr("topicSysFlag", 0), Order: h.bool("order"),
+			}}
+			switch kind := h.text("topicFilterType"); kind {
+			case "", singleTag, multiTag:
+			default:
+				h.fail("the field topicFilterType is %q, neither %s nor %s", clip(kind), singleTag, multiTag)
+			}
+			return q, h.err
+		},
+	}
+}
+
+// deleteTopic removes a topic from a broker. Java: DeleteTopicRequestHeader.
+func deleteTopic() *command[protocol.BrokerConn, protocol.DeleteTopicRequest, protocol.DeleteTopicResponse] {
+	return &command[protocol.BrokerConn, protocol.DeleteTopicRequest, protocol.DeleteTopicResponse]{
+		name:          "DeleteTopic",
+		codes:         []protocol.Code{protocol.CodeDeleteTopic},
+		method:        protocol.BrokerConn.DeleteTopic,
+		encodeRequest: encodeDeleteTopic,
+		decodeRequest: decodeDeleteTopic,
+	}
+}
+
+// deleteTopicInNameServer removes a topic's route. Java:
+// DeleteTopicFromNamesrvRequestHeader.
+func deleteTopicInNameServer() *command[protocol.NameServerConn, protocol.DeleteTopicRequest, protocol.DeleteTopicResponse] {
+	return &command[protocol.NameServerConn, protocol.DeleteTopicRequest, protocol.DeleteTopicResponse]{
+		name:          "DeleteTopic",
+		codes:         []protocol.Code{protocol.CodeDeleteTopicInNameServer},
+		method:        protocol.NameServerConn.DeleteTopic,
+		encodeRequest: encodeDeleteTopic,
+		decodeRequest: decodeDeleteTopic,
+	}
+}
+
+func encodeDeleteTopic(q *protocol.DeleteTopicRequest, f *Frame) { f.put("topic", q.Topic) }
+
+func decodeDeleteTopic(f *Frame) (*protocol.DeleteTopicRequest, error) {
+	h := f.header()
+	return &protocol.DeleteTopicRequest{Topic: h.must("topic")}, h.err
+}
+
+// getTopicStats asks for the bounds of a topic's queues. Java: TopicStatsTable.
+func getTopicStats() *command[protocol.BrokerConn, protocol.GetTopicStatsRequest, protocol.GetTopicStatsResponse] {
+	return &command[protocol.BrokerConn, protocol.GetTopicStatsRequest, protocol.GetTopicStatsResponse]{
+		name:          "GetTopicStats",
+		codes:         []protocol.Code{protocol.CodeGetTopicStats},
+		method:        protocol.BrokerConn.GetTopicStats,
+		encodeRequest: func(q *protocol.GetTopicStatsRequest, f *Frame) { f.put("topic", q.Topic) },
+		decodeRequest: func(f *Frame) (*protocol.GetTopicStatsRequest, error) {
+			h := f.header()
+			return &protocol.GetTopicStatsRequest{Topic: h.must("topic")}, h.err
+		},
+		encodeResponse: func(at site, q *protocol.GetTopicStatsRequest, r *protocol.GetTopicStatsResponse, f *Frame) {
+			var w writer
+			w.open('{')
+			w.object("offsetTable")
+			for i, s := range r.Queues {
+				w.queueName(at.broker, q.Topic, i)
+				w.open('{')
+				w.int("lastUpdateTimestamp", toMillis(s.LastStoreTime))
+				w.int("maxOffset", s.MaxOffset)
+				w.int("minOffset", s.MinOffset)
+				w.shut('}')
+			}
+			w.shut('}')
+			w.shut('}')
+			f.Body = w.b
+		},
+		decodeResponse: decodeTopicStats,
+	}
+}
+
+func decodeTopicStats(f *Frame) (*protocol.GetTopicStatsResponse, error) {
+	v, err := f.object()
+	if err != nil {
+		return nil, err
+	}
+	entries := v.Get("offsetTable").Len()
+	r := &protocol.GetTopicStatsResponse{Queues: make([]protocol.QueueStats, entries)}
+	seen := make([]bool, entries)
+	v.Get("offsetTable").Each(func(name, value Value) {
+		id := queueOf(name).QueueID
+		if id < 0 || id >= entries || seen[id] {
+			err = fmt.Errorf("%w: queue %d among %d, from 0 and each once", errBadHeader, id, entries)
+			return
+		}
+		seen[id] = true
+		r.Queues[id] = protocol.QueueStats{
+			MinOffset: value.Get("minOffset").Int(0), MaxOffset: value.Get("maxOffset").Int(0),
+			LastStoreTime: fromMillis(value.Get("lastUpdateTimestamp").Int(0)),
+		}
+	})
+	return r, err
+}
+
+// getAllTopics asks a name server for the names of all topics. Java: TopicList.
+func getAllTopics() *command[protocol.NameServerConn, protocol.GetAllTopicsRequest, protocol.GetAllTopicsResponse] {
+	return &command[protocol.NameServerConn, protocol.GetAllTopicsRequest, protocol.GetAllTopicsResponse]{
+		name:          "GetAllTopics",
+		codes:         []protocol.Code{protocol.CodeGetAllTopics},
+		method:        protocol.NameServerConn.GetAllTopics,
+		decodeRequest: empty[protocol.GetAllTopicsRequest],
+		encodeResponse: func(_ site, _ *protocol.GetAllTopicsRequest, r *protocol.GetAllTopicsResponse, f *Frame) {
+			var w writer
+			w.open('{')
+			w.texts("topicList", r.Topics)
+			w.shut('}')
+			f.Body = w.b
+		},
+		decodeResponse: func(f *Frame) (*protocol.GetAllTopicsResponse, error) {
+			v, err := f.object()
+			topics := textsOf(v.Get("topicList"))
+			slices.Sort(topics)
+			return &protocol.GetAllTopicsResponse{Topics: topics}, err
+		},
+	}
+}
