@@ -42,7 +42,7 @@ func NewAdmin(cfg AdminConfig) (*Admin, error) {
 	p := problems{what: "AdminConfig"}
 	checkNameServers(&p, cfg.NameServers)
 	if cfg.Transport == nil {
-		p.add("Transport is nil: use pocketmq.InMemory()")
+		p.add("Transport is nil: use pocketmq.InMemory() or pocketmq.TCP(host)")
 	}
 	positive(&p, "Timeout", &cfg.Timeout, 5*time.Second)
 	if err := p.err(); err != nil {

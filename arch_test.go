@@ -102,6 +102,7 @@ var allowedImports = map[string]map[string]string{
 		"message":             "the vocabulary is passed on under the root's names",
 		"protocol":            "servers implement it, clients call it",
 		"rebalance":           "ConsumerConfig.Strategy",
+		"remoting":            "wiring: the TCP Transport",
 		"store":               "wiring: the broker's log and queues",
 	},
 	"mqtest": {
@@ -138,8 +139,9 @@ var allowedModules = map[string]map[string]string{
 	"github.com/pierrec/lz4":            {"message": "lz4 bodies"},
 	"github.com/tidwall/wal":            {"store": "the files of the commit log"},
 	"golang.org/x/sync": {
-		".":     "errgroup: members start at the same time; singleflight: a topic is created once",
-		"store": "singleflight: a block is read once for all who want it; errgroup: an open reads the headers of the log's files side by side",
+		".":        "errgroup: members start at the same time; singleflight: a topic is created once",
+		"remoting": "semaphore: the bytes of large requests",
+		"store":    "singleflight: a block is read once for all who want it; errgroup: an open reads the headers of the log's files side by side",
 	},
 }
 
@@ -161,6 +163,9 @@ var goroutineOwners = map[string]string{
 	"internal/consume/locks.go":   "one request for locks per broker: joined before the function returns",
 	"internal/consume/offsets.go": "one commit per broker: joined before the function returns",
 	"internal/consume/run.go":     "all goroutines of an engine: its Close joins them",
+	"remoting/lane.go":            "requests of a connection: whoever ends the connection joins them",
+	"remoting/link.go":            "reading and writing a connection: whoever ends it joins them",
+	"remoting/server.go":          "accepting connections: Close joins it",
 	"store/diskguard.go":          "a call of FreeBytes, the user's: Close, Kill, PowerOff and Discard wait 10 s for it",
 	"store/recover.go":            "readers of file headers: joined before the open goes on",
 	"store/store.go":              "the flusher and the janitor of a store: Close, Kill and Discard join it",
@@ -180,6 +185,12 @@ var allowedCalls = map[string]map[string]string{
 	},
 	"internal/consume/engine.go": {
 		"context.Background": "Close takes no ctx: CloseTimeout bounds it",
+	},
+	"remoting/link.go": {
+		"context.Background": "a connection lives until it is closed, longer than the call that dialled it",
+	},
+	"remoting/server.go": {
+		"context.Background": "a listener lives until it is closed, longer than the call that made it",
 	},
 	"store/append.go": {
 		"context.Background": "a leader in place of callers that left works for those that stayed",

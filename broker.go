@@ -137,7 +137,7 @@ func newBroker(cfg BrokerConfig, w wiring, throwaway bool) (*Broker, error) {
 	cfg = cfg.withDefaults(&p)
 	checkNameServers(&p, cfg.NameServers)
 	if cfg.Transport == nil {
-		p.add("Transport is nil: use pocketmq.InMemory()")
+		p.add("Transport is nil: use pocketmq.InMemory() or pocketmq.TCP(host)")
 	}
 	if cfg.Dir == "" {
 		p.add("Dir is empty: a broker needs a data folder")

@@ -190,7 +190,7 @@ func newConsumer(cfg ConsumerConfig, events *emitter) (*Consumer, error) {
 	checkInstance(&p, cfg.InstanceName)
 	checkNameServers(&p, cfg.NameServers)
 	if cfg.Transport == nil {
-		p.add("Transport is nil: use pocketmq.InMemory()")
+		p.add("Transport is nil: use pocketmq.InMemory() or pocketmq.TCP(host)")
 	}
 	subs := make(map[string]filter.Tags, len(cfg.Subscriptions))
 	for _, topic := range slices.Sorted(maps.Keys(cfg.Subscriptions)) {

@@ -7,7 +7,7 @@
 // its group and hands what it pulls to a handler. An [Admin] looks after
 // topics. A [Cluster] wires them together, and kills and restarts its members
 // on request. They talk through a [Transport]; [InMemory] is one inside the
-// process, with links that can be broken.
+// process, with links that can be broken, and [TCP] speaks RocketMQ's protocol.
 //
 //	c, err := pocketmq.StartCluster(ctx, pocketmq.ClusterConfig{Topics: map[string]int{"orders": 4}})
 //	// handle err

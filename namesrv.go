@@ -73,7 +73,7 @@ func newNameServer(cfg NameServerConfig, w wiring) (*NameServer, error) {
 	cfg.Timings.validate(&p)
 	checkAddr(&p, "Addr", cfg.Addr)
 	if cfg.Transport == nil {
-		p.add("Transport is nil: use pocketmq.InMemory()")
+		p.add("Transport is nil: use pocketmq.InMemory() or pocketmq.TCP(host)")
 	}
 	if err := p.err(); err != nil {
 		return nil, err

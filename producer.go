@@ -98,7 +98,7 @@ func newProducer(cfg ProducerConfig, events *emitter) (*Producer, error) {
 	checkInstance(&p, cfg.InstanceName)
 	checkNameServers(&p, cfg.NameServers)
 	if cfg.Transport == nil {
-		p.add("Transport is nil: use pocketmq.InMemory()")
+		p.add("Transport is nil: use pocketmq.InMemory() or pocketmq.TCP(host)")
 	}
 	positive(&p, "SendTimeout", &cfg.SendTimeout, defaultSendTimeout)
 	nonNegative(&p, "AttemptTimeout", cfg.AttemptTimeout)

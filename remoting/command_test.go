@@ -20,6 +20,7 @@ import (
 // example is a request and a response of one command with nothing left out.
 type example struct {
 	name          string
+	q             any    // a pointer to the request
 	frame, answer *Frame // the request, and what may answer it
 	both          func(t *testing.T, form Serialize)
 	// request and response decode a frame and, when it has a meaning, write and
@@ -118,6 +119,7 @@ func exchange[S, Q, R any](c *command[S, Q, R], q Q, r R) example {
 	}
 	return example{
 		name:  reflect.TypeFor[S]().Name() + "." + c.name,
+		q:     &q,
 		frame: c.request(&q), answer: answer,
 		both: func(t *testing.T, form Serialize) {
 			require.Empty(t, zeroFields(reflect.ValueOf(q)), "an example leaves nothing out")

@@ -75,6 +75,18 @@ func (f Fields) Get(name string) (value string, ok bool) {
 	return "", false
 }
 
+// size is about how many bytes the frame has.
+func (f *Frame) size() int {
+	n := 64 + len(f.Remark) + len(f.Body)
+	for _, x := range f.Ext {
+		n += len(x.Name) + len(x.Value) + 6
+	}
+	for _, p := range f.parts {
+		n += len(p)
+	}
+	return n
+}
+
 // Append appends the frame as it goes over the wire. It fails for one that is
 // larger than MaxFrame, or that its header form cannot express.
 func (f *Frame) Append(dst []byte) ([]byte, error) {

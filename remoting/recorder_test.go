@@ -2,14 +2,20 @@ package remoting
 
 import (
 	"context"
+	"sync"
 
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
 // recorder notes which methods of a server or a client are called.
-type recorder struct{ called []string }
+type recorder struct {
+	mu     sync.Mutex // guards called
+	called []string
+}
 
 func note[R any](r *recorder, name string) (*R, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.called = append(r.called, name)
 	return new(R), nil
 }

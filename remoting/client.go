@@ -1,0 +1,146 @@
+package remoting
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// maxPeerCalls bounds how many requests of a server a client answers at a time.
+// One more is refused as busy.
+const maxPeerCalls = 16
+
+// client is the caller's side of a connection. Requests are pipelined, and what
+// several callers send at a time is written at once.
+type client struct {
+	addr string
+	link *link
+	peer protocol.Peer // nil: requests of the server are refused
+	rows table[protocol.Peer]
+
+	lane  *lane
+	calls *calls
+}
+
+// newClient serves conn, which was dialled as addr, until it ends or Close.
+func newClient(conn net.Conn, addr string, peer protocol.Peer) *client {
+	c := &client{addr: addr, link: newLink(conn, idleLimit), peer: peer, rows: tableOf(peerRows())}
+	c.lane = newLane()
+	c.calls = newCalls(c.link, maxPeerCalls)
+	c.link.start(nil, c.request, c.lane.close)
+	return c
+}
+
+// closeLimit bounds how long a client that closes waits for what it has sent
+// oneway to leave.
+const closeLimit = time.Second
+
+// Close ends the connection: calls in flight fail, what was sent before still
+// leaves, and the server learns of the end at once. It returns when nothing of
+// the connection runs any more.
+func (c *client) Close() error {
+	c.link.finish(closeLimit)
+	c.link.wait()
+	c.lane.wait()
+	c.calls.wait()
+	return nil
+}
+
+// Alive is false once the connection is over. It never comes back: dial again.
+func (c *client) Alive() bool { return c.link.alive() }
+
+// request serves a request of the server.
+func (c *client) request(f *Frame, release func()) {
+	release()
+	row := c.rows[protocol.Code(f.Code)]
+	switch {
+	case c.peer == nil || row == nil:
+		refuse(c.link, f, protocol.RequestCodeNotSupported, " request type %d not supported", f.Code)
+	case f.Oneway():
+		c.lane.add(c.link.ctx, func() { row.serve(c.link.ctx, c.peer, site{}, f) })
+	case !c.calls.try(c.lane.last, func(ctx context.Context) *Frame { return row.serve(ctx, c.peer, site{}, f) }):
+		refuse(c.link, f, protocol.SystemBusy, "[OVERLOAD] %d requests are being answered", maxPeerCalls)
+	}
+}
+
+// call carries one request to the server and its answer back. A oneway request
+// is over, without an error, as soon as it is about to leave.
+func call[S, Q, R any](c *client, ctx context.Context, cmd *command[S, Q, R], q *Q) (*R, error) {
+	if !c.link.alive() {
+		return nil, errGone(c.addr)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, errNotSent(c.addr, err)
+	}
+	f := cmd.request(q)
+	if f.Oneway() {
+		if err := c.link.send(ctx, f); err != nil {
+			return nil, c.notSent(err)
+		}
+		return nil, nil
+	}
+	start := time.Now()
+	answer, err := c.link.ask(ctx, f)
+	if err != nil {
+		return nil, c.notSent(err)
+	}
+	got, err := await(ctx, c.link, answer)
+	switch {
+	case err == errLinkEnded:
+		return nil, errLost(c.addr)
+	case err != nil:
+		c.link.forget(f)
+		return nil, errUnanswered(c.addr, time.Since(start), err)
+	}
+	r, err := cmd.read(got)
+	var e *protocol.Error
+	if err != nil && !errors.As(err, &e) {
+		return nil, errUnreadable(c.addr, cmd.name, err)
+	}
+	if e != nil && e.Broker == "" {
+		e.Broker = c.addr
+	}
+	return r, err
+}
+
+// await waits for an answer. One that has come counts, whatever has ended since.
+func await(ctx context.Context, l *link, answer chan *Frame) (*Frame, error) {
+	var err error
+	select {
+	case f := <-answer:
+		return f, nil
+	case <-l.ctx.Done():
+		err = errLinkEnded
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	select {
+	case f := <-answer:
+		return f, nil
+	default:
+		return nil, err
+	}
+}
+
+// notSent turns an error of a link's send into one of a call.
+func (c *client) notSent(err error) error {
+	if err == errLinkEnded {
+		return errGone(c.addr)
+	}
+	return errNotSent(c.addr, err)
+}
+
+// refuse answers a request that is not served. It does not wait: what cannot be
+// written at once is as lost as the request.
+func refuse(l *link, req *Frame, code protocol.Code, format string, args ...any) {
+	if req.Oneway() {
+		return
+	}
+	e := protocol.Errorf(code, format, args...)
+	f := answerTo(req)
+	f.Code, f.Remark = int32(e.Code), e.Remark
+	_ = l.trySend(f)
+}

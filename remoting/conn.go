@@ -1,0 +1,153 @@
+package remoting
+
+import (
+	"context"
+
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// brokerClient is a caller's side of a session with a broker.
+type brokerClient struct{ *client }
+
+var _ protocol.BrokerConn = brokerClient{}
+
+func (c brokerClient) SendMessage(ctx context.Context, q *protocol.SendMessageRequest) (*protocol.SendMessageResponse, error) {
+	return call(c.client, ctx, sendMessage(), q)
+}
+
+func (c brokerClient) PullMessage(ctx context.Context, q *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
+	return call(c.client, ctx, pullMessage(), q)
+}
+
+func (c brokerClient) Heartbeat(ctx context.Context, q *protocol.HeartbeatRequest) (*protocol.HeartbeatResponse, error) {
+	return call(c.client, ctx, heartbeat(), q)
+}
+
+func (c brokerClient) UnregisterClient(ctx context.Context, q *protocol.UnregisterClientRequest) (*protocol.UnregisterClientResponse, error) {
+	return call(c.client, ctx, unregisterClient(), q)
+}
+
+func (c brokerClient) GetConsumerList(ctx context.Context, q *protocol.GetConsumerListRequest) (*protocol.GetConsumerListResponse, error) {
+	return call(c.client, ctx, getConsumerList(), q)
+}
+
+func (c brokerClient) QueryConsumerOffset(ctx context.Context, q *protocol.QueryConsumerOffsetRequest) (*protocol.QueryConsumerOffsetResponse, error) {
+	return call(c.client, ctx, queryConsumerOffset(), q)
+}
+
+func (c brokerClient) UpdateConsumerOffset(ctx context.Context, q *protocol.UpdateConsumerOffsetRequest) (*protocol.UpdateConsumerOffsetResponse, error) {
+	return call(c.client, ctx, updateConsumerOffset(), q)
+}
+
+func (c brokerClient) GetMaxOffset(ctx context.Context, q *protocol.GetMaxOffsetRequest) (*protocol.GetMaxOffsetResponse, error) {
+	return call(c.client, ctx, getMaxOffset(), q)
+}
+
+func (c brokerClient) GetMinOffset(ctx context.Context, q *protocol.GetMinOffsetRequest) (*protocol.GetMinOffsetResponse, error) {
+	return call(c.client, ctx, getMinOffset(), q)
+}
+
+func (c brokerClient) SearchOffset(ctx context.Context, q *protocol.SearchOffsetRequest) (*protocol.SearchOffsetResponse, error) {
+	return call(c.client, ctx, searchOffset(), q)
+}
+
+func (c brokerClient) GetEarliestStoreTime(ctx context.Context, q *protocol.GetEarliestStoreTimeRequest) (*protocol.GetEarliestStoreTimeResponse, error) {
+	return call(c.client, ctx, getEarliestStoreTime(), q)
+}
+
+func (c brokerClient) QueryMessage(ctx context.Context, q *protocol.QueryMessageRequest) (*protocol.QueryMessageResponse, error) {
+	return call(c.client, ctx, queryMessage(), q)
+}
+
+func (c brokerClient) ViewMessage(ctx context.Context, q *protocol.ViewMessageRequest) (*protocol.ViewMessageResponse, error) {
+	return call(c.client, ctx, viewMessage(), q)
+}
+
+func (c brokerClient) GetTopicStats(ctx context.Context, q *protocol.GetTopicStatsRequest) (*protocol.GetTopicStatsResponse, error) {
+	return call(c.client, ctx, getTopicStats(), q)
+}
+
+func (c brokerClient) CreateTopic(ctx context.Context, q *protocol.CreateTopicRequest) (*protocol.CreateTopicResponse, error) {
+	return call(c.client, ctx, createTopic(), q)
+}
+
+func (c brokerClient) ConsumerSendMsgBack(ctx context.Context, q *protocol.ConsumerSendMsgBackRequest) (*protocol.ConsumerSendMsgBackResponse, error) {
+	return call(c.client, ctx, consumerSendMsgBack(), q)
+}
+
+func (c brokerClient) LockQueues(ctx context.Context, q *protocol.LockQueuesRequest) (*protocol.LockQueuesResponse, error) {
+	return call(c.client, ctx, lockQueues(), q)
+}
+
+func (c brokerClient) UnlockQueues(ctx context.Context, q *protocol.UnlockQueuesRequest) (*protocol.UnlockQueuesResponse, error) {
+	return call(c.client, ctx, unlockQueues(), q)
+}
+
+func (c brokerClient) ResetOffset(ctx context.Context, q *protocol.ResetOffsetRequest) (*protocol.ResetOffsetResponse, error) {
+	return call(c.client, ctx, resetOffset(), q)
+}
+
+func (c brokerClient) UpdateGroup(ctx context.Context, q *protocol.UpdateGroupRequest) (*protocol.UpdateGroupResponse, error) {
+	return call(c.client, ctx, updateGroup(), q)
+}
+
+func (c brokerClient) DeleteGroup(ctx context.Context, q *protocol.DeleteGroupRequest) (*protocol.DeleteGroupResponse, error) {
+	return call(c.client, ctx, deleteGroup(), q)
+}
+
+func (c brokerClient) DeleteTopic(ctx context.Context, q *protocol.DeleteTopicRequest) (*protocol.DeleteTopicResponse, error) {
+	return call(c.client, ctx, deleteTopic(), q)
+}
+
+func (c brokerClient) GetConsumeStats(ctx context.Context, q *protocol.GetConsumeStatsRequest) (*protocol.GetConsumeStatsResponse, error) {
+	return call(c.client, ctx, getConsumeStats(), q)
+}
+
+func (c brokerClient) GetConsumerConnection(ctx context.Context, q *protocol.GetConsumerConnectionRequest) (*protocol.GetConsumerConnectionResponse, error) {
+	return call(c.client, ctx, getConsumerConnection(), q)
+}
+
+func (c brokerClient) CloneGroupOffset(ctx context.Context, q *protocol.CloneGroupOffsetRequest) (*protocol.CloneGroupOffsetResponse, error) {
+	return call(c.client, ctx, cloneGroupOffset(), q)
+}
+
+func (c brokerClient) GetConsumerRunningInfo(ctx context.Context, q *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
+	return call(c.client, ctx, getConsumerRunningInfo(), q)
+}
+
+// nameServerClient is a caller's side of a session with a name server.
+type nameServerClient struct{ *client }
+
+var _ protocol.NameServerConn = nameServerClient{}
+
+func (c nameServerClient) RegisterBroker(ctx context.Context, q *protocol.RegisterBrokerRequest) (*protocol.RegisterBrokerResponse, error) {
+	return call(c.client, ctx, registerBroker(), q)
+}
+
+func (c nameServerClient) UnregisterBroker(ctx context.Context, q *protocol.UnregisterBrokerRequest) (*protocol.UnregisterBrokerResponse, error) {
+	return call(c.client, ctx, unregisterBroker(), q)
+}
+
+func (c nameServerClient) BrokerHeartbeat(ctx context.Context, q *protocol.BrokerHeartbeatRequest) (*protocol.BrokerHeartbeatResponse, error) {
+	return call(c.client, ctx, brokerHeartbeat(), q)
+}
+
+func (c nameServerClient) QueryDataVersion(ctx context.Context, q *protocol.QueryDataVersionRequest) (*protocol.QueryDataVersionResponse, error) {
+	return call(c.client, ctx, queryDataVersion(), q)
+}
+
+func (c nameServerClient) GetRoute(ctx context.Context, q *protocol.GetRouteRequest) (*protocol.GetRouteResponse, error) {
+	return call(c.client, ctx, getRoute(), q)
+}
+
+func (c nameServerClient) GetClusterInfo(ctx context.Context, q *protocol.GetClusterInfoRequest) (*protocol.GetClusterInfoResponse, error) {
+	return call(c.client, ctx, getClusterInfo(), q)
+}
+
+func (c nameServerClient) GetAllTopics(ctx context.Context, q *protocol.GetAllTopicsRequest) (*protocol.GetAllTopicsResponse, error) {
+	return call(c.client, ctx, getAllTopics(), q)
+}
+
+func (c nameServerClient) DeleteTopic(ctx context.Context, q *protocol.DeleteTopicRequest) (*protocol.DeleteTopicResponse, error) {
+	return call(c.client, ctx, deleteTopicInNameServer(), q)
+}

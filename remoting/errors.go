@@ -1,0 +1,59 @@
+package remoting
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// The errors of calls without an answer are those of every transport: nothing
+// has left is ErrUnreachable, everything else ErrUnknownOutcome.
+
+// errRefused is a dial that nobody accepts.
+func errRefused(addr string, cause error) error {
+	return protocol.Tagged(fmt.Sprintf("%s: no connection: %v", addr, cause), protocol.ErrUnreachable, cause)
+}
+
+// errDialEnded is a dial whose ctx ended before anybody answered.
+func errDialEnded(addr string, waited time.Duration, cause error) error {
+	return protocol.Tagged(fmt.Sprintf("%s: no connection within %v: %v", addr, waited.Round(time.Millisecond), cause), protocol.ErrUnreachable, cause)
+}
+
+// errLost is a call whose connection ended while it was under way.
+func errLost(addr string) error {
+	return protocol.Tagged(fmt.Sprintf("connection to %s lost", addr), protocol.ErrUnknownOutcome)
+}
+
+// errGone is a call on a connection that had ended before.
+func errGone(addr string) error {
+	return protocol.Tagged(fmt.Sprintf("connection to %s is closed; dial again", addr), protocol.ErrUnreachable)
+}
+
+// errNotSent is a request that has not left because ctx ended, or because no
+// frame can hold it.
+func errNotSent(addr string, cause error) error {
+	return protocol.Tagged(fmt.Sprintf("request to %s not sent: %v", addr, cause), protocol.ErrUnreachable, cause)
+}
+
+// errUnanswered is a call whose ctx ended while it waited.
+func errUnanswered(addr string, waited time.Duration, cause error) error {
+	return protocol.Tagged(fmt.Sprintf("no answer from %s within %v: %v", addr, waited.Round(time.Millisecond), cause), protocol.ErrUnknownOutcome, cause)
+}
+
+// errUnreadable is an answer that cannot be understood.
+func errUnreadable(addr, command string, cause error) error {
+	return protocol.Tagged(fmt.Sprintf("%s: answer to %s not understood: %v", addr, command, cause), protocol.ErrUnknownOutcome, cause)
+}
+
+// pastDeadline is ctx's error, also where its timer has still to fire.
+func pastDeadline(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}

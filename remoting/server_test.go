@@ -1,0 +1,227 @@
+package remoting
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pocketmq/pocketmq/protocol"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// limited serves b with limits of the test's own, and returns a dialler.
+func limited(t *testing.T, b *fakeBroker, change func(*limits)) (lis *listener[protocol.BrokerConn], raw func() net.Conn) {
+	t.Helper()
+	if b.r == nil {
+		b.r = &recorder{}
+	}
+	n := newPipes()
+	ln, err := n.Listen(t.Context(), "127.0.0.1:0")
+	require.NoError(t, err)
+	lim := defaultLimits()
+	change(&lim)
+	lis = serve(ln, ln.Addr().String(), site{"broker-a"}, brokerRows(), b.Connect, lim)
+	return lis, func() net.Conn {
+		conn, err := n.Dial(t.Context(), ln.Addr().String())
+		require.NoError(t, err)
+		return conn
+	}
+}
+
+// write writes a frame beside the test; whatever becomes of it.
+func write(t *testing.T, conn net.Conn, frames ...*Frame) {
+	t.Helper()
+	var b []byte
+	var err error
+	for _, f := range frames {
+		b, err = f.Append(b)
+		require.NoError(t, err)
+	}
+	go func() { _, _ = conn.Write(b) }()
+}
+
+func blocking(running *atomic.Int64) *fakeBroker {
+	wait := func(ctx context.Context) error {
+		running.Add(1)
+		defer running.Add(-1)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return &fakeBroker{
+		pull: func(ctx context.Context, _ *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
+			return nil, wait(ctx)
+		},
+		maximum: func(ctx context.Context, _ *protocol.GetMaxOffsetRequest) (*protocol.GetMaxOffsetResponse, error) {
+			return nil, wait(ctx)
+		},
+	}
+}
+
+func manyOf(f *Frame, n int) (frames []*Frame) {
+	for i := range n {
+		own := *f
+		own.Opaque = int32(i)
+		frames = append(frames, &own)
+	}
+	return frames
+}
+
+func TestPullsBeyondTheBoundsAreRefusedAsBusy(t *testing.T) {
+	pull := pullMessage().request(&protocol.PullMessageRequest{Group: "G", Topic: "T"})
+	for what, change := range map[string]func(*limits){
+		"the connection holds 3 pulls": func(l *limits) { l.connHeld = 3 },
+		"the server holds 3 pulls":     func(l *limits) { l.held = 3 },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var running atomic.Int64
+			lis, raw := limited(t, blocking(&running), change)
+			conn := raw()
+			write(t, conn, manyOf(pull, 5)...)
+			for range 2 {
+				f, err := Read(conn)
+				require.NoError(t, err)
+				assert.EqualValues(t, protocol.SystemBusy, f.Code)
+				assert.Equal(t, "[OVERLOAD] "+what, f.Remark)
+			}
+			synctest.Wait()
+			assert.EqualValues(t, 3, running.Load())
+			// Everything else goes on.
+			write(t, conn, getMinOffset().request(&protocol.GetMinOffsetRequest{Topic: "T"}))
+			f, err := Read(conn)
+			require.NoError(t, err)
+			assert.EqualValues(t, protocol.Success, f.Code)
+			require.NoError(t, conn.Close())
+			synctest.Wait()
+			assert.Zero(t, running.Load(), "a client that is gone holds nothing")
+			require.NoError(t, lis.Close())
+		})
+	}
+}
+
+func TestAConnectionWithEnoughToDoIsNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running atomic.Int64
+		lis, raw := limited(t, blocking(&running), func(l *limits) { l.connServed, l.served = 3, 5 })
+		busy := raw()
+		request := getMaxOffset().request(&protocol.GetMaxOffsetRequest{Topic: "T"})
+		write(t, busy, manyOf(request, 10)...)
+		synctest.Wait()
+		assert.EqualValues(t, 3, running.Load())
+		second := raw()
+		write(t, second, manyOf(request, 10)...)
+		synctest.Wait()
+		assert.EqualValues(t, 5, running.Load(), "of all connections")
+		require.NoError(t, lis.Close())
+		assert.Zero(t, running.Load())
+		require.NoError(t, errors.Join(busy.Close(), second.Close()))
+	})
+}
+
+func TestOneConnectionTooManyIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lis, raw := limited(t, &fakeBroker{}, func(l *limits) { l.conns = 2 })
+		first, second := raw(), raw()
+		synctest.Wait()
+		_, err := raw().Read(make([]byte, 1))
+		require.Error(t, err)
+		require.NoError(t, first.Close())
+		synctest.Wait()
+		third := raw()
+		write(t, third, getMinOffset().request(&protocol.GetMinOffsetRequest{Topic: "T"}))
+		_, err = Read(third)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(lis.Close(), second.Close(), third.Close()))
+	})
+}
+
+func TestAClientThatNeverReadsIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		record := make([]byte, 2<<20)
+		record[1] = 0x20
+		lis, raw := limited(t, &fakeBroker{pull: func(context.Context, *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
+			return &protocol.PullMessageResponse{Records: [][]byte{record}}, nil
+		}}, func(*limits) {})
+		conn := raw()
+		write(t, conn, manyOf(pullMessage().request(&protocol.PullMessageRequest{Group: "G", Topic: "T"}), 100)...)
+		synctest.Wait()
+		require.Empty(t, lis.openSessions(), "its answers were more than may wait")
+		require.NoError(t, conn.Close())
+
+		// One that asks for little stays until a write has taken too long.
+		conn = raw()
+		start := time.Now()
+		write(t, conn, manyOf(pullMessage().request(&protocol.PullMessageRequest{Group: "G", Topic: "T"}), 5)...)
+		synctest.Wait()
+		require.Len(t, lis.openSessions(), 1)
+		time.Sleep(idleLimit)
+		synctest.Wait()
+		require.Empty(t, lis.openSessions())
+		assert.Equal(t, idleLimit, time.Since(start))
+		require.NoError(t, errors.Join(conn.Close(), lis.Close()))
+	})
+}
+
+// openSessions lists the sessions.
+func (l *listener[S]) openSessions() (open []*session[S]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s := range l.sessions {
+		open = append(open, s)
+	}
+	return open
+}
+
+func TestLargeRequestsShareWhatThereIsForThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running atomic.Int64
+		release := make(chan struct{})
+		b := &fakeBroker{send: func(ctx context.Context, q *protocol.SendMessageRequest) (*protocol.SendMessageResponse, error) {
+			running.Add(1)
+			defer running.Add(-1)
+			<-release
+			return &protocol.SendMessageResponse{QueueOffset: int64(len(q.Body))}, nil
+		}}
+		lis, raw := limited(t, b, func(l *limits) { l.large = 3 << 20 })
+		large := sendMessage().request(&protocol.SendMessageRequest{ProducerGroup: "P", Topic: "T", BornTime: time.Now(), Body: make([]byte, 1<<20)})
+		small := sendMessage().request(&protocol.SendMessageRequest{ProducerGroup: "P", Topic: "T", BornTime: time.Now(), Body: make([]byte, 1<<10)})
+		var conns []net.Conn
+		for range 4 {
+			conns = append(conns, raw())
+			write(t, conns[len(conns)-1], large)
+		}
+		synctest.Wait()
+		assert.EqualValues(t, 2, running.Load(), "a frame is more than its body")
+		conns = append(conns, raw())
+		write(t, conns[4], small)
+		synctest.Wait()
+		assert.EqualValues(t, 3, running.Load(), "small ones do not wait for large ones")
+		close(release)
+		for _, conn := range conns {
+			f, err := Read(conn)
+			require.NoError(t, err)
+			assert.EqualValues(t, protocol.Success, f.Code)
+			require.NoError(t, conn.Close())
+		}
+		// Whoever claims much and sends nothing of it goes after the idle limit.
+		start := time.Now()
+		var claimers []net.Conn
+		for range 4 {
+			conn := raw()
+			claimers = append(claimers, conn)
+			go func() { _, _ = conn.Write([]byte{0, 0xFF, 0xFF, 0xFC}) }()
+		}
+		for _, conn := range claimers {
+			_, err := conn.Read(make([]byte, 1))
+			require.Error(t, err)
+			require.NoError(t, conn.Close())
+		}
+		assert.Less(t, time.Since(start), 2*idleLimit+time.Second)
+		require.NoError(t, lis.Close())
+		require.True(t, lis.large.TryAcquire(3<<20), "all is given back")
+	})
+}

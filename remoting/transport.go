@@ -1,0 +1,233 @@
+package remoting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// Network is what connections are made of. Safe for concurrent use.
+type Network interface {
+	// Listen listens on an IP literal with a port; port 0 is any free one. The
+	// listener's Addr is a *net.TCPAddr.
+	Listen(ctx context.Context, addr string) (net.Listener, error)
+	// Dial connects to addr. It gives up when ctx ends.
+	Dial(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// Transport is a protocol.Transport whose calls are RocketMQ's commands on
+// connections of a Network. It may be shared by several clusters. Safe for
+// concurrent use. It needs no Close: all it holds belongs to listeners and
+// sessions.
+type Transport struct {
+	host string
+	net  Network
+
+	mu     sync.Mutex // guards what follows
+	claims map[claim]*claim
+	addrs  map[string]string // node -> where it listened before its last Close
+}
+
+var _ protocol.Transport = (*Transport)(nil)
+
+type claim struct{ group, clientID string }
+
+// NewTransport returns a Transport whose servers listen on host, a name or an
+// IP literal that is resolved when the first of them does, unless their own
+// address says otherwise.
+func NewTransport(host string, n Network) *Transport {
+	return &Transport{host: host, net: n, claims: make(map[claim]*claim), addrs: make(map[string]string)}
+}
+
+// TCP is the Network of the operating system.
+type TCP struct{}
+
+// Listen implements Network.
+func (TCP) Listen(ctx context.Context, addr string) (net.Listener, error) {
+	var c net.ListenConfig
+	return c.Listen(ctx, "tcp", addr)
+}
+
+// Dial implements Network.
+func (TCP) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+// ListenNameServer serves s until the listener is closed. l.Addr is an IP
+// literal with a port; "" means the transport's host and a free port, of a node
+// that has listened before the one that it had. A wildcard address that is not
+// advertised as another one is refused with protocol.ErrInvalidConfig. It
+// blocks as long as it takes to resolve the host.
+func (t *Transport) ListenNameServer(ctx context.Context, l protocol.Listen, s protocol.NameServer) (protocol.Listener, error) {
+	return listen(ctx, t, l, nameServerRows(), s.Connect)
+}
+
+// ListenBroker is ListenNameServer for a broker.
+func (t *Transport) ListenBroker(ctx context.Context, l protocol.Listen, s protocol.Broker) (protocol.Listener, error) {
+	return listen(ctx, t, l, brokerRows(), s.Connect)
+}
+
+// DialNameServer opens a session with the name server at d.Addr. A refused
+// dial, and one that ctx ends, match protocol.ErrUnreachable, the latter ctx's
+// error as well. What listens there turns out with the first call.
+func (t *Transport) DialNameServer(ctx context.Context, d protocol.Dial) (protocol.NameServerConn, error) {
+	c, err := t.dial(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return nameServerClient{c}, nil
+}
+
+// DialBroker is DialNameServer for a broker. Its requests come through d.Peer,
+// notices one by one and in their order.
+func (t *Transport) DialBroker(ctx context.Context, d protocol.Dial) (protocol.BrokerConn, error) {
+	c, err := t.dial(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return brokerClient{c}, nil
+}
+
+func (t *Transport) dial(ctx context.Context, d protocol.Dial) (*client, error) {
+	if _, _, err := net.SplitHostPort(d.Addr); err != nil {
+		return nil, protocol.Tagged(fmt.Sprintf("%v: address to dial %q: want host:port", protocol.ErrInvalidConfig, d.Addr),
+			protocol.ErrUnreachable, protocol.ErrInvalidConfig)
+	}
+	start := time.Now()
+	if err := ctx.Err(); err != nil {
+		return nil, errDialEnded(d.Addr, 0, err)
+	}
+	conn, err := t.net.Dial(ctx, d.Addr)
+	if err != nil {
+		if ended := pastDeadline(ctx); ended != nil {
+			return nil, errDialEnded(d.Addr, time.Since(start), ended)
+		}
+		return nil, errRefused(d.Addr, err)
+	}
+	return newClient(conn, d.Addr, d.Peer), nil
+}
+
+// Claim reserves (group, clientID) until release is called. A pair that is
+// taken is refused with protocol.ErrDuplicateClient.
+func (t *Transport) Claim(group, clientID string) (release func(), err error) {
+	c := &claim{group, clientID}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.claims[*c] != nil {
+		return nil, fmt.Errorf("%w: group %q has a running client with id %q on this transport; set a different InstanceName",
+			protocol.ErrDuplicateClient, group, clientID)
+	}
+	t.claims[*c] = c
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.claims[*c] == c {
+			delete(t.claims, *c)
+		}
+	}, nil
+}
+
+func listen[S serverConn](ctx context.Context, t *Transport, at protocol.Listen, rows []row[S], connect func(protocol.Session) S) (protocol.Listener, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("listen for %s: %w", at.Node, err)
+	}
+	bind, err := t.bindAddr(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	var advertised netip.AddrPort
+	if at.Advertise != "" {
+		if advertised, err = netip.ParseAddrPort(at.Advertise); err != nil {
+			return nil, errAddress("advertised address of "+at.Node, at.Advertise)
+		}
+	}
+	if bind.Addr().IsUnspecified() && !advertised.IsValid() {
+		return nil, fmt.Errorf("%w: listen address %v of %s reaches nobody; set the address to advertise", protocol.ErrInvalidConfig, bind, at.Node)
+	}
+	ln, err := t.net.Listen(ctx, bind.String())
+	if err != nil {
+		return nil, fmt.Errorf("listen for %s on %v: %w", at.Node, bind, err)
+	}
+	bound, ok := ln.Addr().(*net.TCPAddr)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("listen for %s: the network listens on %v, which is no IP address", at.Node, ln.Addr()), ln.Close())
+	}
+	told := netip.AddrPortFrom(bind.Addr(), uint16(bound.Port))
+	if advertised.IsValid() {
+		told = advertised
+		if told.Port() == 0 {
+			told = netip.AddrPortFrom(told.Addr(), uint16(bound.Port))
+		}
+	}
+	group, _, _ := strings.Cut(at.Node, "/")
+	l := serve(ln, told.String(), site{broker: group}, rows, connect, defaultLimits())
+	return &remembered[S]{l, t, at.Node, netip.AddrPortFrom(bind.Addr(), uint16(bound.Port)).String()}, nil
+}
+
+// remembered is a listener whose address its node gets again.
+type remembered[S serverConn] struct {
+	*listener[S]
+	t          *Transport
+	node, bind string
+}
+
+// Close is listener.Close.
+func (r *remembered[S]) Close() error {
+	err := r.listener.Close()
+	if r.node != "" {
+		r.t.mu.Lock()
+		defer r.t.mu.Unlock()
+		r.t.addrs[r.node] = r.bind
+	}
+	return err
+}
+
+// bindAddr is where a node is to listen.
+func (t *Transport) bindAddr(ctx context.Context, at protocol.Listen) (netip.AddrPort, error) {
+	if at.Addr != "" {
+		addr, err := netip.ParseAddrPort(at.Addr)
+		if err != nil {
+			return addr, errAddress("listen address of "+at.Node, at.Addr)
+		}
+		return addr, nil
+	}
+	t.mu.Lock()
+	again, ok := t.addrs[at.Node]
+	delete(t.addrs, at.Node)
+	t.mu.Unlock()
+	if ok {
+		return netip.ParseAddrPort(again)
+	}
+	ip, err := netip.ParseAddr(t.host)
+	if err == nil {
+		return netip.AddrPortFrom(ip, 0), nil
+	}
+	if t.host == "" {
+		return netip.AddrPort{}, fmt.Errorf("%w: the transport has no host; name one, such as 127.0.0.1", protocol.ErrInvalidConfig)
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", t.host)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("listen for %s: %w", at.Node, err)
+	}
+	best := ips[0]
+	for _, ip := range ips {
+		if ip.Unmap().Is4() { // RocketMQ's clients know IPv4 best
+			best = ip
+			break
+		}
+	}
+	return netip.AddrPortFrom(best.Unmap(), 0), nil
+}
+
+// errAddress is an address that no socket could have.
+func errAddress(what, addr string) error {
+	return fmt.Errorf("%w: %s %q: want an IP literal with a port, such as 127.0.0.1:10911", protocol.ErrInvalidConfig, what, addr)
+}

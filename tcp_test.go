@@ -1,0 +1,75 @@
+package pocketmq_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pocketmq/pocketmq"
+	"github.com/pocketmq/pocketmq/mqtest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTCPCarriesAWholeCluster(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	c := mqtest.Run(t, pocketmq.ClusterConfig{Transport: pocketmq.TCP("127.0.0.1"), Topics: map[string]int{"T": 4}})
+	assert.Nil(t, c.Network())
+	var mu sync.Mutex // guards got
+	got := make(map[string]int)
+	all := make(chan struct{})
+	const total = 100
+	_, err := c.StartConsumer(ctx, pocketmq.ConsumerConfig{
+		Group: "G", Subscriptions: map[string]pocketmq.Filter{"T": {}}, From: pocketmq.FromFirstOffset,
+		Handler: func(_ context.Context, msgs []*pocketmq.MessageExt) error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, m := range msgs {
+				if got[string(m.Body)]++; len(got) == total && got[string(m.Body)] == 1 {
+					close(all)
+				}
+			}
+			return nil
+		},
+	})
+	require.NoError(t, err)
+	p, err := c.StartProducer(ctx, pocketmq.ProducerConfig{})
+	require.NoError(t, err)
+	for i := range total {
+		r, err := p.Send(ctx, &pocketmq.Message{Topic: "T", Body: fmt.Append(nil, i)})
+		require.NoError(t, err)
+		require.NotEmpty(t, r.OffsetMsgID)
+	}
+	select {
+	case <-all:
+	case <-ctx.Done():
+		require.NoError(t, ctx.Err())
+	}
+	admin, err := pocketmq.NewAdmin(pocketmq.AdminConfig{NameServers: c.NameServerAddrs(), Transport: c.Transport()})
+	require.NoError(t, err)
+	require.NoError(t, admin.Start(ctx))
+	defer func() { assert.NoError(t, admin.Close()) }()
+	route, err := admin.Route(ctx, "T")
+	require.NoError(t, err)
+	require.Len(t, route.Queues, 1)
+	stats, err := admin.TopicStats(ctx, "T")
+	require.NoError(t, err)
+	sum := int64(0)
+	for _, s := range stats {
+		sum += s.MaxOffset
+	}
+	assert.EqualValues(t, total, sum)
+	members, err := admin.Members(ctx, "G")
+	require.NoError(t, err)
+	assert.Len(t, members, 1)
+
+	addr := c.Broker("broker-a", 0).Addr()
+	require.NoError(t, c.Kill("broker-a", 0))
+	require.NoError(t, c.Restart(ctx, "broker-a", 0))
+	assert.Equal(t, addr, c.Broker("broker-a", 0).Addr())
+	_, err = p.Send(ctx, &pocketmq.Message{Topic: "T", Body: []byte("after")})
+	require.NoError(t, err)
+}
