@@ -47,6 +47,7 @@ var allowedImports = map[string]map[string]string{
 		"protocol": "each command is a method of a service",
 	},
 	"internal/statefile": {},
+	"internal/pipenet":   {},
 	"internal/memnet": {
 		"protocol": "it is a protocol.Transport",
 	},

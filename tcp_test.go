@@ -5,18 +5,29 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pocketmq/pocketmq"
+	"github.com/pocketmq/pocketmq/internal/pipenet"
 	"github.com/pocketmq/pocketmq/mqtest"
+	"github.com/pocketmq/pocketmq/remoting"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-func TestTCPCarriesAWholeCluster(t *testing.T) {
+func TestTCPCarriesAWholeCluster(t *testing.T) { carries(t, pocketmq.TCP("127.0.0.1")) }
+
+// TestFramesCarryAWholeClusterInVirtualTime: the same over pipes, in a bubble.
+func TestFramesCarryAWholeClusterInVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { carries(t, remoting.NewTransport("127.0.0.1", pipenet.New())) })
+}
+
+func carries(t *testing.T, over pocketmq.Transport) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	c := mqtest.Run(t, pocketmq.ClusterConfig{Transport: pocketmq.TCP("127.0.0.1"), Topics: map[string]int{"T": 4}})
+	c := mqtest.Run(t, pocketmq.ClusterConfig{Transport: over, Topics: map[string]int{"T": 4}})
 	assert.Nil(t, c.Network())
 	var mu sync.Mutex // guards got
 	got := make(map[string]int)

@@ -56,6 +56,9 @@ func (f *Frame) parseBinary(b string) error {
 	f.Flag = int32(r.uint(4))
 	f.Remark = r.text(r.uint(4))
 	fields := binaryReader{b: r.text(r.uint(4)), bad: r.bad}
+	if len(fields.b) > 0 {
+		f.Ext = make(Fields, 0, usualFields)
+	}
 	for len(fields.b) > 0 && !fields.bad {
 		f.Ext = append(f.Ext, Field{Name: fields.text(fields.uint(2)), Value: fields.text(fields.uint(4))})
 	}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pocketmq/pocketmq/internal/pipenet"
 	"github.com/pocketmq/pocketmq/protocol"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -44,7 +45,7 @@ func TestEveryMethodOfAClientReachesTheOneOfTheServer(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{}
-		tr := NewTransport("127.0.0.1", newPipes())
+		tr := NewTransport("127.0.0.1", pipenet.New())
 		lis, err := tr.ListenNameServer(t.Context(), protocol.Listen{Node: "ns-0"}, recordedNames{recordedNameServer{r}})
 		require.NoError(t, err)
 		conn, err := tr.DialNameServer(t.Context(), protocol.Dial{Addr: lis.Addr()})
@@ -235,7 +236,7 @@ func TestServersReachTheirClients(t *testing.T) {
 		_, err := p.conn.GetMaxOffset(t.Context(), &protocol.GetMaxOffsetRequest{Topic: "T"})
 		require.NoError(t, err)
 		peer := p.broker.session.Peer
-		assert.Equal(t, "127.0.0.9", p.broker.session.Remote.Addr().String())
+		assert.Equal(t, "127.0.0.1", p.broker.session.Remote.Addr().String())
 		for _, g := range []string{"G", "H", "I"} {
 			peer.NotifyConsumerIDsChanged(&protocol.NotifyConsumerIDsChangedRequest{Group: g})
 		}

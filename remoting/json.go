@@ -6,8 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxFields bounds the fields of a frame.
-const maxFields = 4096
+// Fields of a frame: at most, and of most.
+const (
+	maxFields   = 4096
+	usualFields = 14
+)
 
 // appendJSON appends the header as JSON, with the members in the order of
 // Java's. Java: RemotingSerializable.encode.
@@ -165,8 +168,10 @@ func (c *scanner) language() (Language, error) {
 	if err != nil || !ok {
 		return LanguageUnknown, err
 	}
-	if n, isNumber := parseInteger(text); isNumber && !quoted {
-		return languageAt(n), nil
+	if !quoted {
+		if n, isNumber := parseInteger(text); isNumber {
+			return languageAt(n), nil
+		}
 	}
 	return languageOf(text), nil
 }
@@ -188,6 +193,9 @@ func (c *scanner) fields() (fields Fields, err error) {
 		if err == nil && ok {
 			if len(fields) == maxFields {
 				return c.fail("too many fields")
+			}
+			if fields == nil {
+				fields = make(Fields, 0, usualFields)
 			}
 			fields = append(fields, Field{name, value})
 		}

@@ -4,97 +4,12 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
-	"sync"
-	"syscall"
 	"testing"
 
+	"github.com/pocketmq/pocketmq/internal/pipenet"
 	"github.com/pocketmq/pocketmq/protocol"
 	"github.com/stretchr/testify/require"
 )
-
-// pipes is a Network inside one bubble: connections are net.Pipe.
-type pipes struct {
-	mu        sync.Mutex // guards what follows
-	listeners map[string]*pipeListener
-	port      uint16
-}
-
-func newPipes() *pipes { return &pipes{listeners: make(map[string]*pipeListener), port: 40000} }
-
-type pipeListener struct {
-	net    *pipes
-	addr   netip.AddrPort
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-type pipeConn struct {
-	net.Conn
-	remote netip.AddrPort
-}
-
-func (c pipeConn) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.remote) }
-
-func (n *pipes) Listen(_ context.Context, addr string) (net.Listener, error) {
-	at := netip.MustParseAddrPort(addr)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if at.Port() == 0 {
-		n.port++
-		at = netip.AddrPortFrom(at.Addr(), n.port)
-	}
-	if n.listeners[at.String()] != nil {
-		return nil, syscall.EADDRINUSE
-	}
-	l := &pipeListener{net: n, addr: at, conns: make(chan net.Conn), closed: make(chan struct{})}
-	n.listeners[at.String()] = l
-	return l, nil
-}
-
-func (n *pipes) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	n.mu.Lock()
-	l := n.listeners[addr]
-	n.port++
-	from := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.9"), n.port)
-	n.mu.Unlock()
-	if l == nil {
-		return nil, syscall.ECONNREFUSED
-	}
-	ours, theirs := net.Pipe()
-	select {
-	case l.conns <- pipeConn{theirs, from}:
-		return pipeConn{ours, l.addr}, nil
-	case <-l.closed:
-		return nil, syscall.ECONNREFUSED
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Addr() net.Addr { return net.TCPAddrFromAddrPort(l.addr) }
-
-func (l *pipeListener) Close() error {
-	err := net.ErrClosed
-	l.once.Do(func() {
-		close(l.closed)
-		l.net.mu.Lock()
-		defer l.net.mu.Unlock()
-		delete(l.net.listeners, l.addr.String())
-		err = nil
-	})
-	return err
-}
 
 // fakeBroker is a broker whose methods are functions of the test; those that
 // are nil note their name.
@@ -152,7 +67,7 @@ func (b *fakeBroker) Connect(s protocol.Session) protocol.BrokerConn {
 // site of a test: a broker behind pipes and a client that is connected to it.
 type pair struct {
 	t      *Transport
-	net    *pipes
+	net    *pipenet.Network
 	broker *fakeBroker
 	lis    protocol.Listener
 	conn   protocol.BrokerConn
@@ -163,7 +78,7 @@ func newPair(t *testing.T, b *fakeBroker, p protocol.Peer) *pair {
 	if b.r == nil {
 		b.r = &recorder{}
 	}
-	n := newPipes()
+	n := pipenet.New()
 	tr := NewTransport("127.0.0.1", n)
 	lis, err := tr.ListenBroker(t.Context(), protocol.Listen{Node: "broker-a/0"}, b)
 	require.NoError(t, err)

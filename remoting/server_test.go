@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pocketmq/pocketmq/internal/pipenet"
 	"github.com/pocketmq/pocketmq/protocol"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,7 +21,7 @@ func limited(t *testing.T, b *fakeBroker, change func(*limits)) (lis *listener[p
 	if b.r == nil {
 		b.r = &recorder{}
 	}
-	n := newPipes()
+	n := pipenet.New()
 	ln, err := n.Listen(t.Context(), "127.0.0.1:0")
 	require.NoError(t, err)
 	lim := defaultLimits()

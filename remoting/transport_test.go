@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pocketmq/pocketmq/internal/pipenet"
 	"github.com/pocketmq/pocketmq/protocol"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -42,14 +43,14 @@ func TestOverLoopback(t *testing.T) {
 
 func TestAddressesToListenOn(t *testing.T) {
 	b := &fakeBroker{}
-	tr := NewTransport("127.0.0.1", newPipes())
+	tr := NewTransport("127.0.0.1", pipenet.New())
 	for _, l := range []protocol.Listen{{Addr: "0.0.0.0:0"}, {Addr: "x:1"}, {Addr: "[::]:1"}, {Advertise: "host:1"}} {
 		_, err := tr.ListenBroker(t.Context(), l, b)
 		assert.ErrorIs(t, err, protocol.ErrInvalidConfig, "%v", l)
 	}
-	_, err := NewTransport("", newPipes()).ListenBroker(t.Context(), protocol.Listen{}, b)
+	_, err := NewTransport("", pipenet.New()).ListenBroker(t.Context(), protocol.Listen{}, b)
 	assert.ErrorIs(t, err, protocol.ErrInvalidConfig)
-	_, err = NewTransport("0.0.0.0", newPipes()).ListenBroker(t.Context(), protocol.Listen{}, b)
+	_, err = NewTransport("0.0.0.0", pipenet.New()).ListenBroker(t.Context(), protocol.Listen{}, b)
 	assert.ErrorIs(t, err, protocol.ErrInvalidConfig)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -63,7 +64,7 @@ func TestAddressesToListenOn(t *testing.T) {
 }
 
 func TestClaims(t *testing.T) {
-	tr := NewTransport("127.0.0.1", newPipes())
+	tr := NewTransport("127.0.0.1", pipenet.New())
 	release, err := tr.Claim("G", "id")
 	require.NoError(t, err)
 	_, err = tr.Claim("G", "id")
