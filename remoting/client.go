@@ -128,8 +128,11 @@ func await(ctx context.Context, l *link, answer chan *Frame) (*Frame, error) {
 
 // notSent turns an error of a link's send into one of a call.
 func (c *client) notSent(err error) error {
-	if err == errLinkEnded {
+	switch {
+	case err == errLinkEnded:
 		return errGone(c.addr)
+	case errors.Is(err, ErrBadFrame):
+		return errTooLarge(c.addr, err)
 	}
 	return errNotSent(c.addr, err)
 }

@@ -117,6 +117,10 @@ func TestErrorsWithoutAnAnswer(t *testing.T) {
 		require.ErrorIs(t, err, protocol.ErrUnreachable, "nothing has left")
 		assert.NotErrorIs(t, err, protocol.ErrUnknownOutcome)
 
+		_, err = p.conn.SendMessage(t.Context(), &protocol.SendMessageRequest{Body: make([]byte, MaxFrame)})
+		assert.ErrorIs(t, err, protocol.ErrMessageTooLarge)
+		assert.NotErrorIs(t, err, protocol.ErrUnreachable)
+
 		lost := make(chan error, 1)
 		go func() {
 			_, err := p.conn.PullMessage(t.Context(), pull)

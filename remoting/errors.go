@@ -31,8 +31,13 @@ func errGone(addr string) error {
 	return protocol.Tagged(fmt.Sprintf("connection to %s is closed; dial again", addr), protocol.ErrUnreachable)
 }
 
-// errNotSent is a request that has not left because ctx ended, or because no
-// frame can hold it.
+// errTooLarge is a request that no frame can hold. Sending it once more, or to
+// another server, is of no use.
+func errTooLarge(addr string, cause error) error {
+	return protocol.Tagged(fmt.Sprintf("request to %s not sent: %v", addr, cause), protocol.ErrMessageTooLarge, cause)
+}
+
+// errNotSent is a request that has not left because ctx ended.
 func errNotSent(addr string, cause error) error {
 	return protocol.Tagged(fmt.Sprintf("request to %s not sent: %v", addr, cause), protocol.ErrUnreachable, cause)
 }

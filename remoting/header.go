@@ -35,11 +35,11 @@ func (h *header) text(name string) string {
 	return value
 }
 
-// must returns a field that has to be there. One that is there but empty counts
-// as absent: the binary form does not tell the two apart.
+// must returns a field that has to be there. An empty one is there: whoever
+// serves the command knows better what to say about a blank name.
 func (h *header) must(name string) string {
-	value := h.text(name)
-	if value == "" {
+	value, ok := h.fields.Get(name)
+	if !ok {
 		h.fail("the field %s is missing", name)
 	}
 	return value

@@ -36,8 +36,9 @@ func queueOf(v Value) message.Queue {
 	return message.Queue{Topic: v.Get("topic").Text(), BrokerName: v.Get("brokerName").Text(), QueueID: v.Get("queueId").int32(0)}
 }
 
+// queuesOf reads a list of queues; an empty one is not nil.
 func queuesOf(v Value) []message.Queue {
-	var queues []message.Queue
+	queues := make([]message.Queue, 0, len(v.List()))
 	for _, item := range v.List() {
 		queues = append(queues, queueOf(item))
 	}
