@@ -427,7 +427,7 @@ func TestDelayedMessagesOfADeletedTopicAreDropped(t *testing.T) {
 				sleepUntil(time.Now().Add(5 * time.Second))
 				late("U", 0, "new")
 				if restart {
-				require.NoError(t, c.Kill("broker-a", 0))
+					require.NoError(t, c.Kill("broker-a", 0))
 					require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
 				}
 				sleepUntil(time.Now().Add(20 * time.Second))

@@ -40,6 +40,7 @@ func TestEventsTellOfAFullDiskAndOfWhatIsDeletedForSpace(t *testing.T) {
 		c := run(t, cfg)
 		p := producer(t, c, pocketmq.ProducerConfig{})
 		sendNumbered(t, p, 0, 100, 0)
+		time.Sleep(5 * time.Second) // between two looks at the disk
 		free.Store(40<<10 - 5000)
 		time.Sleep(10 * time.Second)
 		free.Store(1) // nothing that could be deleted would be enough
