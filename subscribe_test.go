@@ -215,7 +215,7 @@ func TestRB02_AConsumerWithoutQueuesIsReportedOnce(t *testing.T) {
 		idle := eventsOf[pocketmq.ConsumerIdle](&log)
 		require.Len(t, idle, 1)
 		idle[0].EventBase = pocketmq.EventBase{}
-		assert.Equal(t, pocketmq.ConsumerIdle{Group: "g", Client: cs[2].ClientID(), Topic: "T", Members: 3, Queues: 2}, idle[0])
+		assert.Equal(t, pocketmq.ConsumerIdle{Group: "g", Client: cs[2].ClientID(), Topic: "T", Members: 3, Queues: 2, Strategy: "AVG"}, idle[0])
 		assert.Equal(t, []string{"T"}, cs[2].Status().Idle)
 		assert.Nil(t, cs[0].Status().Idle)
 		require.NoError(t, cs[0].Close())
