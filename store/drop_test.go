@@ -243,7 +243,9 @@ func TestDropAndRetention(t *testing.T) {
 	for n := 1; len(*s.log.files.Load()) > 1; n++ {
 		files := *s.log.files.Load()
 		require.Eventually(t, func() bool { return files[0].log.Load() == nil }, 10*time.Second, time.Millisecond)
+		s.janitor.end() // whose work it is otherwise
 		require.NoError(t, s.trim(files[1], DeletedForAge))
+		s.janitor.stop = make(chan struct{}) // for Kill to end it
 		mustKill(t, s)
 		require.NoError(t, os.RemoveAll(filepath.Join(cfg.Dir, checkpointName)))
 		s = mustOpen(t, cfg)
