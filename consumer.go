@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"math"
-	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +13,6 @@ import (
 	"github.com/pocketmq/pocketmq/internal/client"
 	"github.com/pocketmq/pocketmq/internal/consume"
 	"github.com/pocketmq/pocketmq/message"
-	"github.com/pocketmq/pocketmq/protocol"
 	"github.com/pocketmq/pocketmq/rebalance"
 )
 
@@ -179,6 +174,11 @@ type Consumer struct {
 	release func()
 }
 
+// member is the part of cfg that every client of a group has.
+func (cfg *ConsumerConfig) member() *groupMember {
+	return &groupMember{cfg.Group, cfg.InstanceName, cfg.NameServers, cfg.Transport, cfg.Subscriptions, cfg.Model, cfg.OffsetDir}
+}
+
 // NewConsumer checks cfg and starts nothing. An unusable config, a bad filter
 // included, is ErrInvalidConfig with all violations listed; an illegal group or
 // topic is also ErrIllegalName.
@@ -186,31 +186,10 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) { return newConsumer(cfg
 
 func newConsumer(cfg ConsumerConfig, events *emitter) (*Consumer, error) {
 	p := problems{what: "ConsumerConfig"}
-	p.check("Group", message.ValidateGroup(cfg.Group))
-	checkInstance(&p, cfg.InstanceName)
-	checkNameServers(&p, cfg.NameServers)
-	if cfg.Transport == nil {
-		p.add("Transport is nil: use pocketmq.InMemory() or pocketmq.TCP(host)")
-	}
-	subs := make(map[string]filter.Tags, len(cfg.Subscriptions))
-	for _, topic := range slices.Sorted(maps.Keys(cfg.Subscriptions)) {
-		p.check("Subscriptions", message.CheckTopic(topic))
-		f := cfg.Subscriptions[topic]
-		if f.err != nil {
-			p.add("Subscriptions[%q]: %v", topic, f.err)
-		}
-		subs[topic] = f.tags
-	}
+	m := cfg.member()
+	subs := m.check(&p)
 	if cfg.Handler == nil {
 		p.add("Handler is nil")
-	}
-	switch {
-	case cfg.Model != Clustering && cfg.Model != Broadcasting:
-		p.add("Model is %d, must be Clustering or Broadcasting", int(cfg.Model))
-	case cfg.OffsetDir != "" && cfg.Model == Clustering:
-		p.add("OffsetDir is for a Broadcasting consumer: brokers keep the offsets of a clustering group")
-	case cfg.OffsetDir != "" && strings.ContainsAny(cfg.InstanceName, `/\`):
-		p.add("InstanceName %q names a folder below OffsetDir and must not hold a slash or backslash", cfg.InstanceName)
 	}
 	if cfg.Strategy == nil {
 		cfg.Strategy = rebalance.Averagely
@@ -263,24 +242,11 @@ func (c *Consumer) Start(ctx context.Context) error {
 		c.codec = message.NewCodec()
 		u.add(c.codec.Close)
 		var engine *consume.Engine
-		c.client = client.New(client.Config{
-			Node: c.id.clientID, NameServers: c.cfg.NameServers, Transport: c.cfg.Transport,
-			Peer:         &consumerPeer{group: c.cfg.Group, engine: func() *consume.Engine { return engine }},
-			RouteRefresh: c.cfg.Timings.RouteRefresh, Heartbeat: c.cfg.Timings.ClientHeartbeat, Logger: c.log,
-			HeartbeatData: func() *protocol.HeartbeatRequest {
-				return &protocol.HeartbeatRequest{ClientID: c.id.clientID, Consumers: []protocol.ConsumerData{engine.ConsumerData()}}
-			},
-			RoutesChanged: func(topics []string) { engine.RoutesChanged(topics) },
-		})
-		offsetFile := ""
-		if c.cfg.OffsetDir != "" {
-			offsetFile = filepath.Join(c.cfg.OffsetDir, c.id.clientID, c.cfg.Group, "offsets.json")
-			if c.cfg.InstanceName == "" {
-				c.log.Warn("the offsets of this consumer are not found again, since its client id is new each time: give it an InstanceName", "file", offsetFile)
-			}
-		}
+		m := c.cfg.member()
+		c.client = m.client(c.id.clientID, &c.cfg.Timings, c.log, func() *consume.Engine { return engine })
+		offsetFile := m.offsetFile(c.id.clientID, c.log)
 		c.mu.Lock()
-		engine = consume.New(consume.Config{
+		cfg := consume.Config{
 			Group: c.cfg.Group, ClientID: c.id.clientID, Model: c.cfg.Model, OffsetFile: offsetFile, Client: c.client, Codec: c.codec,
 			Subscriptions: c.subs, Pauses: &c.pauses, Handler: c.cfg.Handler, From: c.cfg.From.from, FromTime: c.cfg.From.at, Strategy: c.cfg.Strategy,
 			Concurrency: c.cfg.Concurrency, BatchSize: c.cfg.BatchSize, PullBatchSize: c.cfg.PullBatchSize, MaxCached: c.cfg.MaxCached,
@@ -291,20 +257,9 @@ func (c *Consumer) Start(ctx context.Context) error {
 			Orderly:       c.cfg.Orderly,
 			OffsetPersist: c.cfg.Timings.OffsetPersist, PullSuspend: c.cfg.Timings.PullSuspend, PullErrorDelay: c.cfg.Timings.PullErrorDelay, PullExpire: c.cfg.Timings.PullExpire,
 			Logger: c.log,
-			OnRebalanced: func(r consume.Rebalanced) {
-				c.events.emit(c.id.clientID, func(b EventBase) Event {
-					return Rebalanced{b, c.cfg.Group, c.id.clientID, r.Topic, r.Before, r.After, r.Reason}
-				})
-			},
-			OnIdle: func(i consume.Idle) {
-				c.events.emit(c.id.clientID, func(b EventBase) Event {
-					return ConsumerIdle{b, c.cfg.Group, c.id.clientID, i.Topic, i.Members, i.Queues, i.Strategy}
-				})
-			},
-			OnJumped: func(j consume.Jumped) {
-				c.events.emit(c.id.clientID, func(b EventBase) Event { return OffsetJumped{b, c.cfg.Group, j.Queue, j.From, j.To} })
-			},
-		})
+		}
+		m.tell(&cfg, c.id.clientID, c.events)
+		engine = consume.New(cfg)
 		c.engine.Store(engine)
 		c.mu.Unlock()
 		c.client.Start()

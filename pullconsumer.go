@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"maps"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,6 +97,11 @@ type PullConsumer struct {
 	release func()
 }
 
+// member is the part of cfg that every client of a group has.
+func (cfg *PullConsumerConfig) member() *groupMember {
+	return &groupMember{cfg.Group, cfg.InstanceName, cfg.NameServers, cfg.Transport, cfg.Subscriptions, cfg.Model, cfg.OffsetDir}
+}
+
 // NewPullConsumer checks cfg and starts nothing. An unusable config, a bad filter
 // included, is ErrInvalidConfig with all violations listed; an illegal group or
 // topic is also ErrIllegalName.
@@ -109,29 +111,8 @@ func NewPullConsumer(cfg PullConsumerConfig) (*PullConsumer, error) {
 
 func newPullConsumer(cfg PullConsumerConfig, events *emitter) (*PullConsumer, error) {
 	p := problems{what: "PullConsumerConfig"}
-	p.check("Group", message.ValidateGroup(cfg.Group))
-	checkInstance(&p, cfg.InstanceName)
-	checkNameServers(&p, cfg.NameServers)
-	if cfg.Transport == nil {
-		p.add("Transport is nil: use pocketmq.InMemory()")
-	}
-	subs := make(map[string]filter.Tags, len(cfg.Subscriptions))
-	for _, topic := range slices.Sorted(maps.Keys(cfg.Subscriptions)) {
-		p.check("Subscriptions", message.CheckTopic(topic))
-		f := cfg.Subscriptions[topic]
-		if f.err != nil {
-			p.add("Subscriptions[%q]: %v", topic, f.err)
-		}
-		subs[topic] = f.tags
-	}
-	switch {
-	case cfg.Model != Clustering && cfg.Model != Broadcasting:
-		p.add("Model is %d, must be Clustering or Broadcasting", int(cfg.Model))
-	case cfg.OffsetDir != "" && cfg.Model == Clustering:
-		p.add("OffsetDir is for a Broadcasting consumer: brokers keep the offsets of a clustering group")
-	case cfg.OffsetDir != "" && strings.ContainsAny(cfg.InstanceName, `/\`):
-		p.add("InstanceName %q names a folder below OffsetDir and must not hold a slash or backslash", cfg.InstanceName)
-	}
+	m := cfg.member()
+	subs := m.check(&p)
 	if cfg.Strategy == nil {
 		cfg.Strategy = rebalance.Averagely
 	}
@@ -172,25 +153,9 @@ func (c *PullConsumer) Start(ctx context.Context) error {
 		c.codec = message.NewCodec()
 		u.add(c.codec.Close)
 		var engine *consume.Engine
-		c.client = client.New(client.Config{
-			Node: c.id.clientID, NameServers: c.cfg.NameServers, Transport: c.cfg.Transport,
-			Peer:         &consumerPeer{group: c.cfg.Group, engine: func() *consume.Engine { return engine }},
-			RouteRefresh: c.cfg.Timings.RouteRefresh, Heartbeat: c.cfg.Timings.ClientHeartbeat, Logger: c.log,
-			HeartbeatData: func() *protocol.HeartbeatRequest {
-				if !engine.Member() {
-					return nil
-				}
-				return &protocol.HeartbeatRequest{ClientID: c.id.clientID, Consumers: []protocol.ConsumerData{engine.ConsumerData()}}
-			},
-			RoutesChanged: func(topics []string) { engine.RoutesChanged(topics) },
-		})
-		offsetFile := ""
-		if c.cfg.OffsetDir != "" {
-			offsetFile = filepath.Join(c.cfg.OffsetDir, c.id.clientID, c.cfg.Group, "offsets.json")
-			if c.cfg.InstanceName == "" {
-				c.log.Warn("the offsets of this consumer are not found again, since its client id is new each time: give it an InstanceName", "file", offsetFile)
-			}
-		}
+		m := c.cfg.member()
+		c.client = m.client(c.id.clientID, &c.cfg.Timings, c.log, func() *consume.Engine { return engine })
+		offsetFile := m.offsetFile(c.id.clientID, c.log)
 		c.mu.Lock()
 		engine = c.newEngine(offsetFile)
 		if c.assigned != nil {
@@ -211,7 +176,7 @@ func (c *PullConsumer) Start(ctx context.Context) error {
 // newEngine makes the engine of one start.
 func (c *PullConsumer) newEngine(offsetFile string) *consume.Engine {
 	t := &c.cfg.Timings
-	return consume.New(consume.Config{
+	cfg := consume.Config{
 		Group: c.cfg.Group, ClientID: c.id.clientID, Model: c.cfg.Model, OffsetFile: offsetFile, Client: c.client, Codec: c.codec,
 		Subscriptions: c.subs, Pauses: &c.pauses, Polled: true, ManualCommit: c.cfg.ManualCommit,
 		From: c.cfg.From.from, FromTime: c.cfg.From.at, Strategy: c.cfg.Strategy,
@@ -220,20 +185,9 @@ func (c *PullConsumer) newEngine(offsetFile string) *consume.Engine {
 		CloseTimeout: closeTimeout,
 		Rebalance:    t.Rebalance, RebalanceRetry: t.RebalanceRetry, RouteRetry: t.RouteRetry, OffsetPersist: t.OffsetPersist,
 		PullSuspend: t.PullSuspend, PullErrorDelay: t.PullErrorDelay, PullExpire: t.PullExpire, Logger: c.log,
-		OnRebalanced: func(r consume.Rebalanced) {
-			c.events.emit(c.id.clientID, func(b EventBase) Event {
-				return Rebalanced{b, c.cfg.Group, c.id.clientID, r.Topic, r.Before, r.After, r.Reason}
-			})
-		},
-		OnIdle: func(i consume.Idle) {
-			c.events.emit(c.id.clientID, func(b EventBase) Event {
-				return ConsumerIdle{b, c.cfg.Group, c.id.clientID, i.Topic, i.Members, i.Queues, i.Strategy}
-			})
-		},
-		OnJumped: func(j consume.Jumped) {
-			c.events.emit(c.id.clientID, func(b EventBase) Event { return OffsetJumped{b, c.cfg.Group, j.Queue, j.From, j.To} })
-		},
-	})
+	}
+	c.cfg.member().tell(&cfg, c.id.clientID, c.events)
+	return consume.New(cfg)
 }
 
 // Shutdown commits what is due, as Close does, and leaves the group. A Poll that
