@@ -169,7 +169,9 @@ func TestGoldenDurations(t *testing.T) {
 		require.NoError(t, c.Validate())
 		assert.Equal(t, ms(row.Duration), c.isolation(ms(row.Latency)), "latency %d", row.Latency)
 	}
-	t.Logf("compute: %d passed, 0 skipped; compute_custom_arrays: %d passed, 0 skipped", len(file.Compute), len(file.ComputeCustomArrays))
+	if !t.Failed() { // a row that failed must not be counted
+		t.Logf("compute: %d passed, 0 skipped; compute_custom_arrays: %d passed, 0 skipped", len(file.Compute), len(file.ComputeCustomArrays))
+	}
 }
 
 func TestGoldenUpdates(t *testing.T) {
@@ -188,7 +190,9 @@ func TestGoldenUpdates(t *testing.T) {
 		}
 		assertState(t, map[string]goldenState{"a": {row.ItemLatency, row.ItemStart, row.IsAvailable, row.IsReachable}}, tracker, now, "row %d", i)
 	}
-	t.Logf("update: %d passed, 0 skipped", len(file.Update))
+	if !t.Failed() { // a row that failed must not be counted
+		t.Logf("update: %d passed, 0 skipped", len(file.Update))
+	}
 }
 
 func TestGoldenScenarios(t *testing.T) {
@@ -240,7 +244,9 @@ func TestGoldenScenarios(t *testing.T) {
 			assert.Equal(t, given, queues)
 		})
 	}
-	t.Logf("scenarios: %d passed, 0 skipped", len(file.Scenarios))
+	if !t.Failed() { // a row that failed must not be counted
+		t.Logf("scenarios: %d passed, 0 skipped", len(file.Scenarios))
+	}
 }
 
 func TestGoldenOrder(t *testing.T) {
@@ -264,7 +270,9 @@ func TestGoldenOrder(t *testing.T) {
 		}
 		assert.Equal(t, row.Sorted, names, "row %d", i)
 	}
-	t.Logf("ordering: %d passed, 0 skipped", len(file.Ordering))
+	if !t.Failed() { // a row that failed must not be counted
+		t.Logf("ordering: %d passed, 0 skipped", len(file.Ordering))
+	}
 }
 
 // What a producer does with the brokers that are due is its own part: here are
@@ -310,5 +318,7 @@ func TestGoldenDetector(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("detector: %d passed, 0 skipped", len(file.Detector))
+	if !t.Failed() { // a row that failed must not be counted
+		t.Logf("detector: %d passed, 0 skipped", len(file.Detector))
+	}
 }
