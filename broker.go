@@ -485,6 +485,10 @@ func (b *Broker) Status() BrokerStatus {
 	case r.draining.Load():
 		st.Reason = "shutting down"
 	default:
+		if err := r.store.Behind(); err != nil {
+			st.Reason = err.Error() + "; reads go on"
+			break
+		}
 		st.Writable = true
 	}
 	return st

@@ -271,6 +271,8 @@ func (s *brokerSession) appendError(err error) error {
 		return protocol.Errorf(protocol.ServiceNotAvailable, "%s %v; reads go on", protocol.RemarkFenced, err)
 	case errors.Is(err, store.ErrClosed):
 		return protocol.Errorf(protocol.ServiceNotAvailable, "%s is closed", s.cfg.Name)
+	case errors.Is(err, store.ErrBehind):
+		return protocol.Errorf(protocol.SystemBusy, "%s is busy: %v; reads go on", s.cfg.Name, err)
 	}
 	return err
 }

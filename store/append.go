@@ -111,7 +111,9 @@ type Appended struct {
 //
 // Errors: [ErrBadBatch] for an empty one; [ErrFenced], [ErrReadOnly],
 // [ErrClosed]; [ErrFlushTimeout]: the records are stored, Appended is valid, but
-// they may not be synced yet; the error of ctx. An append that was under way
+// they may not be synced yet; [ErrBehind]: they are not, since so much waits to be
+// synced that for Config.FlushTimeout there was no room for more; the error of ctx.
+// An append that was under way
 // when it got the error of ctx, ErrFenced or ErrClosed may still be stored.
 //
 // It blocks for a write, and for an fsync as above. Safe for concurrent use;
@@ -130,6 +132,12 @@ func (s *Store) Append(ctx context.Context, b *Batch, opt AppendOptions) (Append
 
 // appendBatch is Append; wait means until the batch is synced.
 func (s *Store) appendBatch(ctx context.Context, b *Batch, wait bool) (Appended, error) {
+	if s.brake.on.Load() {
+		if err := s.awaitRoom(ctx); err != nil {
+			b.recycle()
+			return Appended{}, err
+		}
+	}
 	millis := nowMillis()
 	q := s.queues.get(QueueID{b.topic, int(b.queueID)})
 

@@ -443,10 +443,11 @@ func (c *commitLog) churn() int64 {
 
 // unsynced is the number of bytes from the first file that is not wholly synced
 // on. Nothing of a throwaway log is ever unsynced.
-func (c *commitLog) unsynced() int64 {
+func (c *commitLog) unsynced() (bytes int64, count int) {
 	files := *c.files.Load()
-	first, last := files[max(0, c.search(files, c.synced.Load()+1))], files[len(files)-1]
-	return last.header.bytes + last.size.Load() - first.header.bytes
+	from := max(0, c.search(files, c.synced.Load()+1))
+	first, last := files[from], files[len(files)-1]
+	return last.header.bytes + last.size.Load() - first.header.bytes, len(files) - from
 }
 
 // search finds the file that holds a position, or would. It is -1 for a

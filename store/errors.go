@@ -33,6 +33,9 @@ var (
 	// ErrFlushTimeout means that a record is stored but its fsync did not
 	// finish within Config.FlushTimeout.
 	ErrFlushTimeout = errors.New("flush timed out")
+	// ErrBehind means that an append was refused because fsync does not keep up with
+	// writing, or hangs. Appends go on by themselves when it has caught up.
+	ErrBehind = errors.New("too much is not synced yet")
 	// ErrDiskFull means that the disk has too little free space, or, together
 	// with ErrFenced, that a write failed because it had none. Appends go on by
 	// themselves when there is space again.

@@ -56,9 +56,12 @@ func (s *Store) noteWritten(rolled bool) {
 		s.cfg.Throwaway && rolled { // a full file to close
 		s.wakeFlusher()
 	}
-	if rolled && s.log.unsynced() > maxUnsynced {
-		f.pressed.Store(true)
-		s.wakeFlusher()
+	if rolled && !s.cfg.Throwaway {
+		s.brakeBehind() // before the flusher is woken, who takes it back
+		if bytes, _ := s.log.unsynced(); bytes > maxUnsynced || s.brake.on.Load() {
+			f.pressed.Store(true)
+			s.wakeFlusher()
+		}
 	}
 	if rolled && s.cfg.RetentionBytes > 0 && s.log.size() > s.cfg.RetentionBytes {
 		s.wakeJanitor()
@@ -168,6 +171,7 @@ func (s *Store) runFlusher() {
 			flush = time.After(s.cfg.FlushInterval)
 		}
 		s.flush(due)
+		s.releaseBrake(false)
 		s.serveRepairs()
 		if !s.cfg.Throwaway && (s.checkpointWanted() || s.proofWanted()) && !s.janitor.checkpoint.Swap(true) {
 			s.wakeJanitor()
@@ -185,6 +189,7 @@ func (s *Store) endFlusher() {
 	if f.last {
 		s.flush(true)
 	}
+	s.releaseBrake(true)
 	for _, g := range f.take() {
 		g.flushErr = ErrClosed
 		close(g.synced)

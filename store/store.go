@@ -71,6 +71,7 @@ type Store struct {
 	background   sync.WaitGroup // leaders in place of openers that left
 
 	flusher flusher
+	brake   brake
 	janitor janitor
 	guard   diskGuard
 	trimmer trimmer
