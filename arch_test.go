@@ -111,7 +111,10 @@ var allowedImports = map[string]map[string]string{
 		"store": "the folder of a killed broker is opened again for Check",
 	},
 	"cmd/pocketmq": {
-		"store": "it looks into data folders, and salvages them",
+		".":        "it serves clusters",
+		"message":  "names and delay levels are checked as flags",
+		"protocol": "its Transport tells an advertised host",
+		"store":    "it looks into data folders, and salvages them",
 	},
 	"examples/fault": {
 		".":                      "an example uses what a user would",

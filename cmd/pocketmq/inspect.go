@@ -39,6 +39,11 @@ Flags:
   --salvage  as above
   --yes      do not ask
 
+Examples:
+  pocketmq inspect ./data/broker-a-0
+  pocketmq inspect --json ./data/broker-a-0
+  pocketmq inspect --salvage --yes ./data/broker-a-0
+
 Exit codes:
   0  nothing is to be done: all is well, or it is after the salvage, or a crash
      left an end that the next start cuts off

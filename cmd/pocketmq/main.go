@@ -1,6 +1,8 @@
-// Command pocketmq is the tool beside the library: it looks into the data
+// Command pocketmq is the program beside the library: it runs name servers and
+// brokers for clients of RocketMQ in whatever language, looks into the data
 // folders of brokers, and salvages damaged ones.
 //
+//	pocketmq serve                  a name server and a broker on TCP
 //	pocketmq inspect DIR            what is in the data folder of a stopped broker, or in a copy
 //	pocketmq inspect --salvage DIR  keep what can be read of a damaged one
 //	pocketmq help [COMMAND]
@@ -14,9 +16,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 )
 
-// Exit codes.
+// Exit codes of inspect; serve has others.
 const (
 	exitClean    = 0
 	exitFindings = 1 // something is to be done about the folder
@@ -31,6 +34,7 @@ type command struct {
 
 func commands() []command {
 	return []command{
+		{"serve", "run name servers and brokers for clients of RocketMQ", serve},
 		{"inspect", "say what is in a data folder, what is wrong with it, and what to do", inspect},
 	}
 }
@@ -43,11 +47,19 @@ type environment struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilSignal()
 	env := &environment{in: os.Stdin, out: os.Stdout, err: os.Stderr, terminal: isTerminal(os.Stdin)}
 	code := run(ctx, env, os.Args[1:])
 	stop()
 	os.Exit(code)
+}
+
+// untilSignal returns a context that ends with the first SIGINT or SIGTERM. The
+// second one ends the process, as does the first after stop.
+func untilSignal() (ctx context.Context, stop func()) {
+	ctx, stop = signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
 }
 
 func isTerminal(f *os.File) bool {
@@ -86,6 +98,12 @@ func usage(w io.Writer) {
 		fmt.Fprintf(w, "  %-8s  %s\n", c.name, c.summary)
 	}
 	fmt.Fprintf(w, "  %-8s  %s\n", "help", "say more about a command")
+	fmt.Fprint(w, `
+Examples:
+  pocketmq serve
+  pocketmq inspect ./data/broker-a-0
+  pocketmq help serve
+`)
 }
 
 // parse reads flags before, between and behind the other arguments, which it

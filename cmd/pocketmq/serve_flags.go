@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pocketmq/pocketmq"
+	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// settings are what the flags of serve say.
+type settings struct {
+	nameServers []netip.AddrPort
+	groups      []group
+	topics      map[string]int
+	dir         string
+	levels      []time.Duration
+	advertise   netip.Addr // invalid: none
+	log         slog.Level
+
+	listens []listen // everything above with an address, for errors
+}
+
+// group is one -group.
+type group struct {
+	name string
+	addr netip.AddrPort // invalid: a free port of the loopback interface
+}
+
+// listen is an address with the flag that asks for it.
+type listen struct {
+	flag string // as it was given
+	addr netip.AddrPort
+}
+
+// define adds the flags. ctx bounds the look-up of host names.
+func (s *settings) define(ctx context.Context, flags *flag.FlagSet) {
+	s.topics = make(map[string]int)
+	s.log = slog.LevelWarn
+	flags.Func("namesrv", "", func(text string) error {
+		addr, err := parseAddr(ctx, text)
+		if err != nil {
+			return err
+		}
+		s.nameServers = append(s.nameServers, addr)
+		return s.listen("-namesrv "+text, addr)
+	})
+	flags.Func("group", "", func(text string) error {
+		g, err := parseGroup(ctx, text)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(s.groups, func(o group) bool { return o.name == g.name }) {
+			return fmt.Errorf("there is a group %s already, give each a name of its own", g.name)
+		}
+		s.groups = append(s.groups, g)
+		if !g.addr.IsValid() {
+			return nil
+		}
+		return s.listen("-group "+text, g.addr)
+	})
+	flags.Func("topic", "", func(text string) error {
+		name, queues, err := parseTopic(text)
+		if err != nil {
+			return err
+		}
+		if s.topics[name] > 0 {
+			return fmt.Errorf("the topic %s has been given already, give it once", name)
+		}
+		s.topics[name] = queues
+		return nil
+	})
+	flags.StringVar(&s.dir, "dir", "", "")
+	flags.Func("levels", "", func(text string) (err error) {
+		if s.levels, err = message.ParseDelayLevels(text); err == nil && slices.Min(s.levels) <= 0 {
+			err = errors.New("a level of no time: want times such as 1s")
+		}
+		return err
+	})
+	flags.Func("advertise", "", func(text string) (err error) {
+		if s.advertise, err = parseHost(ctx, text); err == nil && s.advertise.IsUnspecified() {
+			err = errors.New("no client could connect to every interface, name one address of this machine")
+		}
+		return err
+	})
+	flags.Func("log", "", func(text string) error {
+		if s.log.UnmarshalText([]byte(text)) != nil {
+			return errors.New("want debug, info, warn or error")
+		}
+		return nil
+	})
+}
+
+// listen notes an address, unless another flag asks for the same.
+func (s *settings) listen(flag string, addr netip.AddrPort) error {
+	for _, l := range s.listens {
+		if addr.Port() > 0 && l.addr.Port() == addr.Port() && (l.addr.Addr() == addr.Addr() || l.addr.Addr().IsUnspecified() || addr.Addr().IsUnspecified()) {
+			return fmt.Errorf("its port is that of %s, choose another or 0", l.flag)
+		}
+	}
+	s.listens = append(s.listens, listen{flag, addr})
+	return nil
+}
+
+// check fills in what no flag says, and finds what is wrong with all of them
+// together.
+func (s *settings) check() error {
+	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	if len(s.nameServers) == 0 {
+		addr := netip.AddrPortFrom(loopback, 9876)
+		s.nameServers = append(s.nameServers, addr)
+		if err := s.listen("-namesrv 127.0.0.1:9876 (the default)", addr); err != nil {
+			return fmt.Errorf("-namesrv is 127.0.0.1:9876: %w", err)
+		}
+	}
+	if len(s.groups) == 0 {
+		addr := netip.AddrPortFrom(loopback, 10911)
+		s.groups = append(s.groups, group{name: "broker-a", addr: addr})
+		if err := s.listen("-group broker-a@127.0.0.1:10911 (the default)", addr); err != nil {
+			return fmt.Errorf("-group is broker-a@127.0.0.1:10911: %w", err)
+		}
+	}
+	for _, l := range s.listens {
+		if l.addr.Addr().IsUnspecified() && !s.advertise.IsValid() {
+			return fmt.Errorf("%s listens on every interface: say with -advertise HOST where clients find it", l.flag)
+		}
+	}
+	for _, topic := range slices.Sorted(maps.Keys(s.topics)) {
+		for _, g := range s.groups {
+			if message.IsSystemTopic(topic, "DefaultCluster", g.name) {
+				return fmt.Errorf("-topic %s:%d: the name is one of RocketMQ's own, choose another", topic, s.topics[topic])
+			}
+		}
+	}
+	return nil
+}
+
+// cluster is the config of what the flags ask for.
+func (s *settings) cluster(log *slog.Logger) pocketmq.ClusterConfig {
+	cfg := pocketmq.ClusterConfig{
+		Topics: s.topics, Dir: s.dir, Logger: log, Timings: pocketmq.Timings{DelayLevels: s.levels},
+		Transport: advertised{pocketmq.TCP("127.0.0.1"), s.advertise},
+	}
+	for _, addr := range s.nameServers {
+		cfg.NameServerAddrs = append(cfg.NameServerAddrs, addr.String())
+	}
+	for _, g := range s.groups {
+		group := pocketmq.BrokerGroup{Name: g.name}
+		if g.addr.IsValid() {
+			group.Addrs = []string{g.addr.String()}
+		}
+		cfg.Groups = append(cfg.Groups, group)
+	}
+	return cfg
+}
+
+// told is the address of a name server as clients are to dial it.
+func (s *settings) told(addr string) string {
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil || !s.advertise.IsValid() {
+		return addr
+	}
+	return netip.AddrPortFrom(s.advertise, at.Port()).String()
+}
+
+// advertised is a Transport whose brokers tell another host than that on which
+// they listen.
+type advertised struct {
+	pocketmq.Transport
+	host netip.Addr // invalid: the same
+}
+
+// ListenBroker implements Transport.
+func (a advertised) ListenBroker(ctx context.Context, l protocol.Listen, b protocol.Broker) (protocol.Listener, error) {
+	if a.host.IsValid() {
+		l.Advertise = netip.AddrPortFrom(a.host, 0).String()
+	}
+	return a.Transport.ListenBroker(ctx, l, b)
+}
+
+// ListenNameServer implements Transport. Those who dial the address that it
+// gives away are the brokers of this process: they need no way around.
+func (a advertised) ListenNameServer(ctx context.Context, l protocol.Listen, s protocol.NameServer) (protocol.Listener, error) {
+	if at, err := netip.ParseAddrPort(l.Addr); err == nil && at.Addr().IsUnspecified() {
+		loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		if at.Addr().Is6() {
+			loopback = netip.IPv6Loopback()
+		}
+		l.Advertise = netip.AddrPortFrom(loopback, 0).String()
+	}
+	return a.Transport.ListenNameServer(ctx, l, s)
+}
+
+// parseGroup reads NAME[:SLAVES][@ADDR[,ADDR...]], of which one master is left
+// as long as there is no replication.
+func parseGroup(ctx context.Context, text string) (g group, err error) {
+	members, addrs, hasAddr := strings.Cut(text, "@")
+	name, slaves, hasSlaves := strings.Cut(members, ":")
+	if message.ValidateTopic(name) != nil {
+		return g, fmt.Errorf("the name %q: want up to %d of the characters a-z A-Z 0-9 _ - %% |, such as broker-a or broker-a@127.0.0.1:10911", name, message.MaxTopicLength)
+	}
+	if n, err := strconv.ParseUint(slaves, 10, 8); hasSlaves && (err != nil || n > 0) {
+		return g, fmt.Errorf("%q slaves: there is no replication, a group is one master; write %s", slaves, name)
+	}
+	g.name = name
+	if !hasAddr {
+		return g, nil
+	}
+	if strings.Contains(addrs, ",") {
+		return g, fmt.Errorf("%d addresses: a group is one master, give it one", strings.Count(addrs, ",")+1)
+	}
+	g.addr, err = parseAddr(ctx, addrs)
+	return g, err
+}
+
+// parseTopic reads NAME:QUEUES.
+func parseTopic(text string) (name string, queues int, err error) {
+	name, count, _ := strings.Cut(text, ":")
+	if message.ValidateTopic(name) != nil {
+		return "", 0, fmt.Errorf("the name %q: want up to %d of the characters a-z A-Z 0-9 _ - %% |, such as orders:8", name, message.MaxTopicLength)
+	}
+	n, err := strconv.ParseUint(count, 10, 16)
+	if err != nil || n == 0 {
+		return "", 0, fmt.Errorf("want NAME:QUEUES with 1 to 65535 queues, such as %s:8", name)
+	}
+	return name, int(n), nil
+}
+
+// parseAddr reads HOST:PORT; no host is every interface.
+func parseAddr(ctx context.Context, text string) (addr netip.AddrPort, err error) {
+	host, portText, err := net.SplitHostPort(text)
+	if err != nil {
+		return addr, errors.New("want HOST:PORT, such as 127.0.0.1:9876")
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return addr, fmt.Errorf("port %q: want 0 to 65535, 0 is any free one", portText)
+	}
+	ip := netip.IPv4Unspecified()
+	if host != "" {
+		if ip, err = parseHost(ctx, host); err != nil {
+			return addr, err
+		}
+	}
+	return netip.AddrPortFrom(ip, uint16(port)), nil
+}
+
+// parseHost reads an IP address, or looks a name up.
+func parseHost(ctx context.Context, host string) (netip.Addr, error) {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap(), nil
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("%w; write an IP address", err)
+	}
+	for i, ip := range ips {
+		ips[i] = ip.Unmap()
+	}
+	if i := slices.IndexFunc(ips, netip.Addr.Is4); i >= 0 { // RocketMQ's clients know IPv4 best
+		return ips[i], nil
+	}
+	return ips[0], nil
+}
