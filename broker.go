@@ -45,7 +45,10 @@ type BrokerConfig struct {
 	NameServers []string
 	Transport   Transport
 
-	Topics map[string]int // topic -> queues; made before the first registration; counts grow, never shrink
+	// Topics are made before the first registration: topic -> queues. Counts grow
+	// and never shrink. Of RocketMQ's own topics it may name RMQ_SYS_TRACE_TOPIC,
+	// which traced official clients need (Java: traceTopicEnable).
+	Topics map[string]int
 	Flush  FlushMode
 
 	DisableAutoCreateTopic bool  // refuse sends to unknown topics (autoCreateTopicEnable)
@@ -204,7 +207,7 @@ func checkTopics(p *problems, in map[string]int, cluster, broker string) map[str
 	out := make(map[string]int, len(in))
 	for _, name := range slices.Sorted(maps.Keys(in)) {
 		p.check("Topics", message.ValidateTopic(name))
-		if message.IsSystemTopic(name, cluster, broker) {
+		if name != message.TraceTopic && message.IsSystemTopic(name, cluster, broker) {
 			p.add("Topics: %q is RocketMQ's own, choose another name", name)
 			p.kinds = append(p.kinds, ErrIllegalName)
 		}

@@ -31,7 +31,7 @@ type ClusterConfig struct {
 	NameServers     int            // how many [1]
 	NameServerAddrs []string       // their addresses; nil = chosen by the Transport
 	Groups          []BrokerGroup  // nil = one group "broker-a"
-	Topics          map[string]int // topic -> queues on each group; made before StartCluster returns. On reopening, missing ones are made and counts grow, never shrink
+	Topics          map[string]int // topic -> queues on each group; made before StartCluster returns. On reopening, missing ones are made and counts grow, never shrink. See BrokerConfig.Topics
 
 	// Dir is the data root; each member has the folder <Dir>/<group>-<id>. "" =
 	// throwaway: a temporary folder that Close removes, written without any

@@ -23,13 +23,16 @@ const (
 	// level: level n waits in queue n - 1.
 	ScheduleTopic = "SCHEDULE_TOPIC_XXXX"
 
+	// TraceTopic holds the traces that official clients make of what they send and
+	// consume. Java: TopicValidator.RMQ_SYS_TRACE_TOPIC.
+	TraceTopic = "RMQ_SYS_TRACE_TOPIC"
+
 	halfTopic         = "RMQ_SYS_TRANS_HALF_TOPIC"
 	opHalfTopic       = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 	maxCheckTopic     = "TRANS_CHECK_MAX_TIME_TOPIC"
 	selfTestTopic     = "SELF_TEST_TOPIC"
 	offsetMovedTopic  = "OFFSET_MOVED_EVENT"
 	benchmarkTopic    = "BenchmarkTest"
-	traceTopic        = "RMQ_SYS_TRACE_TOPIC"
 	checkpointTopic   = "CHECKPOINT_TOPIC"
 	replyTopicSuffix  = "_REPLY_TOPIC"
 	systemGroupPrefix = "CID_RMQ_SYS_"
@@ -118,7 +121,7 @@ func CheckTopic(name string) error {
 // topics that a broker adds to it at start.
 func IsSystemTopic(name, cluster, broker string) bool {
 	switch name {
-	case AutoCreateTopic, benchmarkTopic, traceTopic, checkpointTopic:
+	case AutoCreateTopic, benchmarkTopic, TraceTopic, checkpointTopic:
 		return true
 	case "":
 		return false

@@ -17,6 +17,11 @@ func (t *Table) check(c protocol.TopicConfig) error {
 	if err := message.CheckNotSystem(c.Name, t.o.Cluster, t.o.Broker); err != nil {
 		return protocol.BadName(err)
 	}
+	return checkSize(c)
+}
+
+// checkSize refuses numbers that no topic may have.
+func checkSize(c protocol.TopicConfig) error {
 	if c.ReadQueues < 0 || c.WriteQueues < 0 || c.ReadQueues > MaxQueues || c.WriteQueues > MaxQueues || c.ReadQueues+c.WriteQueues == 0 {
 		return protocol.Errorf(protocol.InvalidParameter,
 			"topic[%s]: %d read and %d write queues; each must be 0 to %d and not both 0", c.Name, c.ReadQueues, c.WriteQueues, MaxQueues)

@@ -89,6 +89,22 @@ func TestIllegalClusterOrBrokerNameIsRefused(t *testing.T) {
 	}
 }
 
+func TestAConfigurationMayAskForTraces(t *testing.T) {
+	table := open(t)
+	changed, err := table.Ensure(t0, config(message.TraceTopic, 1))
+	require.NoError(t, err)
+	assert.True(t, changed)
+	c, ok := table.Get(message.TraceTopic)
+	assert.True(t, ok)
+	assert.Equal(t, config(message.TraceTopic, 1), c)
+	_, err = table.Ensure(t0, config(message.TraceTopic, MaxQueues+1))
+	require.Error(t, err)
+	_, err = table.Put(t0, config(message.TraceTopic, 2))
+	require.ErrorIs(t, err, message.ErrIllegalName, "nobody changes it from outside")
+	_, _, err = table.Delete(t0, message.TraceTopic)
+	require.Error(t, err)
+}
+
 func TestEnsureCreatesAndGrowsButNeverShrinks(t *testing.T) {
 	table := open(t)
 	changed, err := table.Ensure(t0, config("orders", 4), config("payments", 2))
