@@ -1,0 +1,139 @@
+package rmqtest_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/apache/rocketmq-client-go/v2/consumer"
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pocketmq/pocketmq"
+	"github.com/pocketmq/pocketmq/interop/go/rmqtest"
+)
+
+var all = consumer.MessageSelector{Type: consumer.TAG, Expression: "*"}
+
+func accept(context.Context, ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+	return consumer.ConsumeSuccess, nil
+}
+
+func TestAConsumerOfAMissingTopicSaysSoAndStartsLater(t *testing.T) {
+	c := run(t, pocketmq.ClusterConfig{})
+	before := officialGoroutines(t)
+	co := rmqtest.Consumer(t, c, "G")
+	require.NoError(t, co.Subscribe("missing", all, accept))
+	err := co.Start()
+	require.ErrorIs(t, err, pocketmq.ErrNoRoute)
+	assert.ErrorContains(t, err, `topic "missing"`)
+	assert.ErrorContains(t, err, "rmqtest.Topic")
+	for starter, n := range officialGoroutines(t) { // those of earlier tests end meanwhile
+		assert.LessOrEqual(t, n, before[starter], "goroutines of the official client, started by %s", starter)
+	}
+
+	require.NoError(t, c.Admin().CreateTopic(t.Context(), pocketmq.TopicConfig{Name: "missing"}))
+	require.NoError(t, co.Start())
+
+	pull := rmqtest.PullConsumer(t, c, "P")
+	require.NoError(t, pull.Subscribe("gone", all))
+	require.ErrorIs(t, pull.Start(), pocketmq.ErrNoRoute)
+}
+
+func TestAConsumerMayBeShutDownAtAnyTime(t *testing.T) {
+	c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+	never := rmqtest.Consumer(t, c, "G")
+	require.NoError(t, never.Shutdown())
+	require.NoError(t, never.Shutdown())
+	require.NoError(t, never.Subscribe("T", all, accept))
+	require.ErrorContains(t, never.Start(), "make another one")
+
+	co := rmqtest.Consumer(t, c, "G")
+	require.NoError(t, co.Subscribe("T", all, accept))
+	require.NoError(t, co.Start())
+	require.NoError(t, co.Shutdown())
+	require.NoError(t, co.Shutdown())
+	require.NoError(t, rmqtest.PullConsumer(t, c, "P").Shutdown())
+}
+
+func TestShutdownWaitsForHandlersAndLetsNoneBeginAfterwards(t *testing.T) {
+	c := run(t, pocketmq.ClusterConfig{})
+	topic := rmqtest.Topic(t, c, 1)
+	running, release := make(chan struct{}), make(chan struct{})
+	handled := 0
+	co := rmqtest.Consumer(t, c, "G", consumer.WithConsumeGoroutineNums(1), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
+	require.NoError(t, co.Subscribe(topic, all, func(context.Context, ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+		handled++ // one at a time
+		running <- struct{}{}
+		<-release
+		return consumer.ConsumeSuccess, nil
+	}))
+	require.NoError(t, co.Start())
+	p := rmqtest.Producer(t, c)
+	for range 5 {
+		_, err := p.SendSync(t.Context(), primitive.NewMessage(topic, []byte("x")))
+		require.NoError(t, err)
+	}
+	<-running
+	down := make(chan error)
+	go func() { down <- co.Shutdown() }()
+	select {
+	case err := <-down:
+		require.FailNow(t, "Shutdown did not wait", "%v", err)
+	case <-time.After(50 * time.Millisecond): // it waits, as far as one can tell
+	}
+	close(release)
+	require.NoError(t, <-down)
+	assert.Equal(t, 1, handled)
+}
+
+func TestAFailedMessageOfANewGroupComesAgainAtOnce(t *testing.T) {
+	c := run(t, pocketmq.ClusterConfig{}) // retries after 100 ms, at 1/100
+	topic := rmqtest.Topic(t, c, 1)
+	again := make(chan int32, 10)
+	co := rmqtest.Consumer(t, c, "G", consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
+	require.NoError(t, co.Subscribe(topic, all, func(_ context.Context, m ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+		again <- m[0].ReconsumeTimes
+		if m[0].ReconsumeTimes == 0 {
+			return consumer.ConsumeRetryLater, nil
+		}
+		return consumer.ConsumeSuccess, nil
+	}))
+	require.NoError(t, co.Start())
+	begun := time.Now()
+	_, err := rmqtest.Producer(t, c).SendSync(t.Context(), primitive.NewMessage(topic, []byte("x")))
+	require.NoError(t, err)
+	assert.EqualValues(t, 0, <-again)
+	assert.EqualValues(t, 1, <-again)
+	assert.Less(t, time.Since(begun), 25*time.Second, "the official client looks for the retry topic every 30 s")
+}
+
+func TestABroadcastingConsumerLeavesNoFile(t *testing.T) {
+	root := filepath.Join(os.Getenv("HOME"), ".rocketmq_client_go")
+	_, err := os.Stat(root)
+	there := err == nil
+	group := "rmqtest-broadcast"
+	t.Run("consumer", func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{})
+		topic := rmqtest.Topic(t, c, 1)
+		got := make(chan struct{}, 1)
+		co := rmqtest.Consumer(t, c, group, consumer.WithConsumerModel(consumer.BroadCasting), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
+		require.NoError(t, co.Subscribe(topic, all, func(context.Context, ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+			got <- struct{}{}
+			return consumer.ConsumeSuccess, nil
+		}))
+		require.NoError(t, co.Start())
+		_, err := rmqtest.Producer(t, c).SendSync(t.Context(), primitive.NewMessage(topic, []byte("x")))
+		require.NoError(t, err)
+		<-got
+		require.NoError(t, co.Shutdown())
+		assert.DirExists(t, filepath.Join(root, group), "the official client keeps it there: else this test sees nothing")
+	})
+	assert.NoDirExists(t, filepath.Join(root, group))
+	if !there {
+		assert.NoDirExists(t, root)
+	}
+}
