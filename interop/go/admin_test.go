@@ -2,7 +2,6 @@ package interop_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/apache/rocketmq-client-go/v2/admin"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
@@ -57,20 +56,4 @@ func TestAdminTopic(t *testing.T) {
 	_, err = c.Admin().Route(ctx, "newOne")
 	require.ErrorIs(t, err, pocketmq.ErrNoRoute)
 	done("admin/topic", "created, changed, listed, deleted")
-}
-
-func TestAdminGroup(t *testing.T) {
-	t.Parallel()
-	c := start(t, pocketmq.ClusterConfig{})
-	a := rmqtest.Admin(t, c)
-	require.NoError(t, c.Admin().CreateGroup(t.Context(), pocketmq.GroupConfig{Name: "billing", BroadcastDisabled: true, RetryQueues: 3, MaxReconsume: 5}))
-	table, err := a.GetAllSubscriptionGroup(t.Context(), c.Broker("broker-a", 0).Addr(), 3*time.Second)
-	require.NoError(t, err)
-	got, ok := table.SubscriptionGroupTable["billing"]
-	require.True(t, ok)
-	assert.Equal(t, admin.SubscriptionGroupConfig{
-		GroupName: "billing", ConsumeEnable: true, ConsumeFromMinEnable: got.ConsumeFromMinEnable, RetryMaxTimes: 5, RetryQueueNums: 3,
-		WhichBrokerWhenConsumeSlowly: 1, NotifyConsumerIdsChangedEnable: true,
-	}, got)
-	done("admin/group", "listed")
 }

@@ -23,7 +23,7 @@ func TestCompressedBodies(t *testing.T) {
 	t.Parallel()
 	c := start(t, pocketmq.ClusterConfig{})
 	const n, size = 50, 20_000
-	body := func(i int) []byte { return []byte(strings.Repeat(fmt.Sprint("line ", i, "\n"), size/8)[:size]) }
+	body := func(i int) []byte { return []byte(strings.Repeat(fmt.Sprint("line ", i, "\n"), size)[:size]) }
 	senders := map[string]func(topic string){
 		"by official": func(topic string) {
 			p := rmqtest.Producer(t, c, producer.WithCompressMsgBodyOverHowmuch(100), producer.WithCompressLevel(9))

@@ -20,13 +20,19 @@ func TestUnknownTopicIsCreatedByTheFirstSend(t *testing.T) {
 	p := rmqtest.Producer(t, c, producer.WithDefaultTopicQueueNums(3))
 	const n = 50
 	sendSync(t, p, "new", n, nil)
-	route, err := c.Admin().Route(t.Context(), "new")
+	_, err := p.SendSync(t.Context(), primitive.NewMessage("new-batch", []byte("1")), primitive.NewMessage("new-batch", []byte("2")))
 	require.NoError(t, err)
-	require.Len(t, route.Queues, 1)
-	assert.Equal(t, 3, route.Queues[0].WriteQueues, "as many queues as the producer asks for")
-	box := consume(t, c, "new", everything)
+	// The official client says 4 for a single message, whatever its option says.
+	for topic, queues := range map[string]int{"new": 4, "new-batch": 3} {
+		route, err := c.Admin().Route(t.Context(), topic)
+		require.NoError(t, err)
+		require.Len(t, route.Queues, 1)
+		assert.Equal(t, queues, route.Queues[0].WriteQueues, topic)
+	}
+	box, batched := consume(t, c, "new", everything), consume(t, c, "new-batch", everything)
 	box.wait(t, n)
-	report(t, "producer/unknown topic", n, box.distinct(), "created by the first send")
+	batched.wait(t, 2)
+	report(t, "producer/unknown topic", n+2, box.distinct()+batched.distinct(), "created by the first send")
 }
 
 func TestUnknownTopicIsAnErrorWhereBrokersCreateNone(t *testing.T) {

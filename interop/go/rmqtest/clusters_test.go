@@ -20,12 +20,12 @@ import (
 // leftBehind are the functions of the official client whose goroutines may stay
 // for a while, with why.
 var leftBehind = map[string]string{
-	"internal.(*rmqClient).Start.func1":             "sleep 10 s before they look whether the client has ended",
-	"consumer.(*pushConsumer).Start":                "share the queues once more, and wait up to 3 s for answers on a connection that is closed",
-	"consumer.(*pushConsumer).Start.func1":          "sleeps ConsumeTimeout, 15 min, before it looks",
-	"consumer.(*pushConsumer).Start.func1.1":        "wait up to 30 s for the answer to a pull, on a connection that is closed",
-	"consumer.(*statsItemSet).init":                 "sleep until the next minute, hour and month",
-	"internal/remote.(*remotingClient).processCMD":  "share the queues, as a broker asked for, and wait up to 3 s for answers on a connection that is closed",
+	"internal.(*rmqClient).Start.func1":            "sleep 10 s before they look whether the client has ended",
+	"consumer.(*pushConsumer).Start":               "share the queues once more, and wait up to 3 s for answers on a connection that is closed",
+	"consumer.(*pushConsumer).Start.func1":         "sleeps ConsumeTimeout, 15 min, before it looks",
+	"consumer.(*pushConsumer).Start.func1.1":       "wait up to 30 s for the answer to a pull, on a connection that is closed",
+	"consumer.(*statsItemSet).init":                "sleep until the next minute, hour and month",
+	"internal/remote.(*remotingClient).processCMD": "share the queues, as a broker asked for, and wait up to 3 s for answers on a connection that is closed",
 }
 
 // TestTwentyClustersOneAfterAnother: each has an official producer and an
