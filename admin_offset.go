@@ -76,8 +76,8 @@ func (a *Admin) exact(ctx context.Context, m master, group string, q protocol.Co
 // committed in, on every master, sorted, those of its %RETRY% topic last. An
 // unknown group has none. The members of a broadcasting group keep their offsets
 // themselves: no broker can tell how far they have come, and all that its queues
-// hold shows as lag, with Committed -1 (mqadmin shows the same). When only some masters fail, it returns what the others
-// said, beside the error that names those. Java: examineConsumeStats.
+// hold shows as lag, with Committed -1 (mqadmin shows the same). When only some
+// masters fail, it returns what the others said, beside the error that names those. Java: examineConsumeStats.
 func (a *Admin) Lag(ctx context.Context, group string) ([]QueueLag, error) {
 	if err := a.checkGroup(group); err != nil {
 		return nil, err
@@ -166,8 +166,9 @@ func (a *Admin) lagAt(ctx context.Context, m master, group string, topics []stri
 // the queue goes on there, whatever it has under way does not count any more, and
 // without members the next one starts there.
 //
-// The members of a broadcasting group keep their offsets themselves: such a reset
-// reaches the one that pulls next, as in RocketMQ.
+// The members of a broadcasting group keep their offsets themselves: a reset tells
+// each that is connected, and is nothing to those that come later. RocketMQ 5 tells
+// the one that pulls next.
 //
 // Errors: ErrOffsetOutOfRange for an offset before the queue's first message or
 // beyond its end; ErrNotFound for a group that the broker does not know, create it

@@ -143,7 +143,7 @@ var allowedModules = map[string]map[string]string{
 	"github.com/pierrec/lz4":            {"message": "lz4 bodies"},
 	"github.com/tidwall/wal":            {"store": "the files of the commit log"},
 	"golang.org/x/sync": {
-		".":        "errgroup: members start at the same time; singleflight: a topic is created once",
+		".":        "errgroup: members start, and are asked, at the same time; singleflight: a topic is created once",
 		"remoting": "semaphore: the bytes of large requests",
 		"store":    "singleflight: a block is read once for all who want it; errgroup: an open reads the headers of the log's files side by side",
 	},
@@ -153,6 +153,7 @@ var allowedModules = map[string]map[string]string{
 // Go method, with who ends them. Every goroutine has an owner that joins it.
 var goroutineOwners = map[string]string{
 	"admin_group.go":              "one call per master: joined before the function returns",
+	"broker_relay.go":             "one question per member of a group: joined before the function returns",
 	"broker.go":                   "the loops of a broker: its Close joins them",
 	"cluster.go":                  "members start and end, and a broker registers everywhere, at the same time: joined before the function returns",
 	"events.go":                   "the goroutine of OnEvent: emitter.close joins it",

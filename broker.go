@@ -47,7 +47,7 @@ type BrokerConfig struct {
 
 	// Topics are made before the first registration: topic -> queues. Counts grow
 	// and never shrink. Of RocketMQ's own topics it may name RMQ_SYS_TRACE_TOPIC,
-	// which traced official clients need (Java: traceTopicEnable).
+	// which has one queue otherwise: traced official clients need it.
 	Topics map[string]int
 	Flush  FlushMode
 

@@ -45,11 +45,12 @@ func (s *brokerSession) heartbeat(_ context.Context, q *protocol.HeartbeatReques
 		return nil, err
 	}
 	var changes []groups.Change
-	if err := s.open.register(func() { changes = s.groups.Heartbeat(time.Now(), s.id, s.peer.Peer, s.peer.Remote, q) }); err != nil {
+	var wanted bool
+	if err := s.open.register(func() { changes, wanted = s.groups.Heartbeat(time.Now(), s.id, s.peer.Peer, s.peer.Remote, q) }); err != nil {
 		return nil, err
 	}
 	s.membersChanged(changes)
-	return &protocol.HeartbeatResponse{}, nil
+	return &protocol.HeartbeatResponse{SubscriptionsWanted: wanted || q.Fingerprint == 0}, nil
 }
 
 // UnregisterClient takes a client out of its groups.
@@ -132,9 +133,10 @@ func (s *brokerSession) UpdateConsumerOffset(ctx context.Context, q *protocol.Up
 		case q.Offset < 0:
 			return nil, protocol.Errorf(protocol.InvalidParameter, "offset %d of topic %s queue %d is negative", q.Offset, q.Topic, q.QueueID)
 		}
-		if err := s.commit(q.Group, q.Topic, q.QueueID, q.Offset); err != nil {
+		taken, err := s.commit(q.Group, q.Topic, q.QueueID, q.Offset)
+		if err != nil {
 			return nil, err
 		}
-		return &protocol.UpdateConsumerOffsetResponse{}, nil
+		return &protocol.UpdateConsumerOffsetResponse{Ignored: !taken}, nil
 	})
 }

@@ -185,7 +185,7 @@ func (s *brokerSession) GetConsumerConnection(ctx context.Context, q *protocol.G
 		}
 		resp := &protocol.GetConsumerConnectionResponse{Model: g.Model, From: g.From, Passive: g.Passive, Subscriptions: g.Subscriptions}
 		for _, m := range g.Members {
-			resp.Members = append(resp.Members, protocol.Connection{ClientID: m.ClientID, Addr: m.Remote.String()})
+			resp.Members = append(resp.Members, protocol.Connection{ClientID: m.ClientID, Addr: m.Remote.String(), Language: m.Language, Version: m.Version})
 		}
 		return resp, nil
 	})

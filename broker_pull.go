@@ -36,7 +36,7 @@ func (s *brokerSession) pullMessage(ctx context.Context, q *protocol.PullMessage
 		return resp, nil
 	}
 	if q.Commit {
-		if err := s.commit(q.Group, q.Topic, q.QueueID, q.CommitOffset); err != nil {
+		if _, err := s.commit(q.Group, q.Topic, q.QueueID, q.CommitOffset); err != nil {
 			return nil, err
 		}
 	}
@@ -145,7 +145,7 @@ func (s *brokerSession) checkPull(q *protocol.PullMessageRequest) (func(int64) b
 	}
 	if q.HasExpression {
 		if !filter.IsTagType(q.ExpressionType) {
-			return nil, protocol.Errorf(protocol.RequestCodeNotSupported, "%s filters are not supported", q.ExpressionType)
+			return nil, noFilter(q.ExpressionType)
 		}
 		tags, err := filter.ParseTags(q.Expression)
 		if err != nil {
@@ -165,6 +165,9 @@ func (s *brokerSession) checkPull(q *protocol.PullMessageRequest) (func(int64) b
 	}
 	if sub.Version < q.SubVersion {
 		return nil, protocol.Errorf(protocol.SubscriptionNotLatest, "the subscription of group %s to %s is not the latest", q.Group, q.Topic)
+	}
+	if !filter.IsTagType(sub.ExpressionType) {
+		return nil, noFilter(sub.ExpressionType)
 	}
 	if len(sub.Codes) == 0 {
 		return nil, nil
@@ -239,6 +242,11 @@ func (s *brokerSession) checkGroup(group string) error {
 // noQueue is the answer to a request about a queue that a topic does not have.
 func (r *brokerRun) noQueue(id int, topic protocol.TopicConfig) *protocol.Error {
 	return protocol.Errorf(protocol.InvalidParameter, "queue %d of topic %s does not exist on %s, it has queues 0 to %d", id, topic.Name, r.cfg.Name, topic.ReadQueues-1)
+}
+
+// noFilter is the answer to a subscription by anything but tags.
+func noFilter(kind string) *protocol.Error {
+	return protocol.Errorf(protocol.SystemError, "The broker does not support consumer to filter message by %s", clip(kind))
 }
 
 // noGroup is the answer of a broker that has never heard of a group.

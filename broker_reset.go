@@ -2,7 +2,6 @@ package pocketmq
 
 import (
 	"context"
-	"time"
 
 	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
@@ -13,6 +12,11 @@ import (
 // held pulls of the group are answered at once, others at their next turn, with
 // the offset to go on at; until then nothing that members commit counts.
 // Java: AdminBrokerProcessor.resetOffset with useServerSideResetOffset.
+//
+// The members of a broadcasting group keep their offsets themselves: each that is
+// connected is told (RESET_CONSUMER_CLIENT_OFFSET), and nothing waits for others.
+// Java does so without useServerSideResetOffset, and with it tells the member that
+// pulls next.
 //
 // Differs: RocketMQ leaves held pulls held, forgets what no pull has taken when the
 // broker restarts, takes an offset one behind the end, and lets the commit that
@@ -52,6 +56,10 @@ func (s *brokerSession) resetOffset(ctx context.Context, q *protocol.ResetOffset
 		}
 		targets[id] = at
 	}
+	if s.groups.Broadcasts(q.Group) {
+		s.tellReset(q, targets)
+		return &protocol.ResetOffsetResponse{Offsets: targets}, nil
+	}
 	for id, at := range targets {
 		s.offsets.Reset(q.Group, q.Topic, id, at)
 		s.waiters.Rouse(q.Topic, id)
@@ -59,6 +67,19 @@ func (s *brokerSession) resetOffset(ctx context.Context, q *protocol.ResetOffset
 	s.log.Info("consumer group reset", "group", q.Group, "topic", q.Topic, "offsets", targets)
 	s.offsetsChanged(q.Group)
 	return &protocol.ResetOffsetResponse{Offsets: targets}, nil
+}
+
+// tellReset tells each member of a broadcasting group where to go on.
+func (s *brokerSession) tellReset(q *protocol.ResetOffsetRequest, targets map[int]int64) {
+	notice := &protocol.ResetConsumerOffsetRequest{Group: q.Group, Topic: q.Topic, Time: q.Time, Offsets: make(map[MessageQueue]int64, len(targets))}
+	for id, at := range targets {
+		notice.Offsets[MessageQueue{Topic: q.Topic, BrokerName: s.cfg.Name, QueueID: id}] = at
+	}
+	members := s.groups.Peers(q.Group)
+	for _, member := range members {
+		member.ResetConsumerOffset(notice)
+	}
+	s.log.Info("members of a broadcasting group told of a reset", "group", q.Group, "topic", q.Topic, "members", len(members), "offsets", targets)
 }
 
 // resetTarget is where a reset leads to in one queue.
@@ -109,18 +130,18 @@ func (s *brokerSession) moved(q *protocol.PullMessageRequest) *protocol.PullMess
 	return resp
 }
 
-// commit takes a group's offset of a queue. What comes for a topic that is being
-// deleted leaves no trace.
-func (r *brokerRun) commit(group, topic string, queue int, offset int64) error {
-	taken := r.offsets.Commit(group, topic, queue, offset)
+// commit takes a group's offset of a queue, unless a reset waits. What comes for a
+// topic that is being deleted leaves no trace.
+func (r *brokerRun) commit(group, topic string, queue int, offset int64) (taken bool, err error) {
+	taken = r.offsets.Commit(group, topic, queue, offset)
 	if _, ok := r.topics.Get(topic); !ok {
 		r.offsets.Drop(group, topic, queue)
-		return noTopic(topic)
+		return false, noTopic(topic)
 	}
 	if taken {
 		r.wire.watch.changed(group)
 	}
-	return nil
+	return taken, nil
 }
 
 // CloneGroupOffset gives a group the offsets of another one. Members of the
@@ -166,26 +187,4 @@ func (s *brokerSession) cloneGroupOffset(_ context.Context, q *protocol.CloneGro
 	s.log.Info("offsets of a consumer group cloned", "from", q.From, "to", q.To, "topic", q.Topic)
 	s.offsetsChanged(q.To)
 	return &protocol.CloneGroupOffsetResponse{}, nil
-}
-
-// runningInfoTimeout bounds what a client may take to answer. Java:
-// Broker2Client.callClient in AdminBrokerProcessor.callConsumer.
-const runningInfoTimeout = 10 * time.Second
-
-// GetConsumerRunningInfo asks a member of a group what it is doing. Java:
-// AdminBrokerProcessor.getConsumerRunningInfo.
-func (s *brokerSession) GetConsumerRunningInfo(ctx context.Context, q *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
-	return serveBroker(ctx, s, protocol.CodeGetConsumerRunningInfo, "", q.Group, q, func(s *brokerSession, ctx context.Context, q *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
-		peer, ok := s.groups.Peer(q.Group, q.ClientID)
-		if !ok {
-			return nil, protocol.Errorf(protocol.SystemError, "The Consumer <%s> <%s> not online", clip(q.Group), clip(q.ClientID))
-		}
-		asked, cancel := context.WithTimeout(ctx, runningInfoTimeout)
-		defer cancel()
-		resp, err := peer.GetConsumerRunningInfo(asked, q)
-		if err != nil && asked.Err() != nil && ctx.Err() == nil {
-			return nil, protocol.Errorf(protocol.ConsumeMsgTimeout, "consumer <%s> <%s> did not answer within %v", q.Group, q.ClientID, runningInfoTimeout)
-		}
-		return resp, err
-	})
 }

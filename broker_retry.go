@@ -39,7 +39,7 @@ func (s *brokerSession) sendMsgBack(ctx context.Context, q *protocol.ConsumerSen
 	if dropsFailed(group) {
 		return &protocol.ConsumerSendMsgBackResponse{}, nil
 	}
-	retry, err := s.retryTopic(group)
+	retry, err := s.retryTopic(group, q.UnitMode)
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +163,12 @@ var errDropped = errors.New("the group drops what fails")
 func dropsFailed(group protocol.GroupConfig) bool { return group.RetryQueues <= 0 }
 
 // retryTopic returns a group's %RETRY% topic, made if need be.
-func (r *brokerRun) retryTopic(group protocol.GroupConfig) (protocol.TopicConfig, error) {
-	return r.ownWritable(ownTopic(message.RetryTopic(group.Name), max(group.RetryQueues, 1)))
+func (r *brokerRun) retryTopic(group protocol.GroupConfig, unit bool) (protocol.TopicConfig, error) {
+	c := ownTopic(message.RetryTopic(group.Name), max(group.RetryQueues, 1))
+	if unit {
+		c.SysFlag = sysFlagUnitSub
+	}
+	return r.ownWritable(c)
 }
 
 // deadLetterTopic returns a group's %DLQ% topic, made if need be: people read it.
@@ -189,7 +193,7 @@ func (r *brokerRun) ownWritable(c protocol.TopicConfig) (protocol.TopicConfig, e
 }
 
 // redirect sends to a group's dead letters what a client sends to its %RETRY%
-// topic once too often, with a maximum below 0, or while its members consume in
+// topic once too often, or while its members consume in
 // order: they try again on their own, and send only what they give up. Java:
 // SendMessageProcessor.handleRetryAndDLQ.
 //
@@ -205,13 +209,13 @@ func (s *brokerSession) redirect(q *protocol.SendMessageRequest) (topic protocol
 		return topic, false, errDropped
 	}
 	limit := group.RetryMaxTimes
-	if q.MaxReconsumeTimes != 0 { // below 0: at once
-		limit = int(q.MaxReconsumeTimes)
+	if q.MaxReconsumeTimes != nil {
+		limit = int(*q.MaxReconsumeTimes)
 	}
 	if int(q.ReconsumeTimes) > limit || s.locks.Holds(group.Name, time.Now()) {
 		topic, err = s.deadLetterTopic(group.Name)
 		return topic, true, err
 	}
-	topic, err = s.retryTopic(group)
+	topic, err = s.retryTopic(group, false)
 	return topic, false, err
 }

@@ -232,19 +232,24 @@ func TestAnOrdinarySendToARetryTopic(t *testing.T) {
 		configureGroup(t, dir, "g", func(c *protocol.GroupConfig) { c.RetryMaxTimes = 3 })
 		c := run(t, pocketmq.ClusterConfig{Dir: dir, Topics: map[string]int{"T": 1}})
 		conn := dial(t, c, "broker-a")
+		const groups = -1 // the maximum is the group's
 		send := func(group, body string, reconsume, limit int32, level int) error {
+			most := &limit
+			if limit == groups {
+				most = nil
+			}
 			props := message.EncodeProperties(map[string]string{message.PropDelay: fmt.Sprint(level), message.PropRetryTopic: "T", message.PropUniqKey: "id-" + body})
 			_, err := conn.SendMessage(t.Context(), &protocol.SendMessageRequest{
 				ProducerGroup: "CLIENT_INNER_PRODUCER", Topic: "%RETRY%" + group, DefaultTopic: "TBW102", DefaultTopicQueues: 4, QueueID: -1, BornTime: time.Now(),
-				Properties: props, ReconsumeTimes: reconsume, MaxReconsumeTimes: limit, Body: []byte(body),
+				Properties: props, ReconsumeTimes: reconsume, MaxReconsumeTimes: most, Body: []byte(body),
 			})
 			return err
 		}
-		require.NoError(t, send("g", "again", 3, 0, 6)) // the maximum itself is allowed here
-		require.NoError(t, send("g", "too often", 4, 0, 6))
+		require.NoError(t, send("g", "again", 3, groups, 6)) // the maximum itself is allowed here
+		require.NoError(t, send("g", "too often", 4, groups, 6))
 		require.NoError(t, send("g", "the client's maximum", 5, 5, 6))
 		require.NoError(t, send("g", "above the client's maximum", 6, 5, 6))
-		require.NoError(t, send("g", "given up", 1, -1, 6))
+		require.NoError(t, send("g", "given up", 1, 0, 6))
 		assert.Equal(t, []string{"too often", "above the client's maximum", "given up"}, bodiesOf(queueContent(t, c, deadQueue)), "at once")
 		assert.Empty(t, queueContent(t, c, retryQueue))
 		sleepUntil(time.Now().Add(2 * time.Minute))
@@ -260,13 +265,13 @@ func TestAnOrdinarySendToARetryTopic(t *testing.T) {
 		locked, err := conn.LockQueues(t.Context(), &protocol.LockQueuesRequest{Group: "g", ClientID: "c", Queues: []message.Queue{queue("T", "broker-a", 0)}})
 		require.NoError(t, err)
 		require.Len(t, locked.Locked, 1)
-		require.NoError(t, send("g", "orderly", 1, 0, 6))
+		require.NoError(t, send("g", "orderly", 1, groups, 6))
 		assert.Contains(t, bodiesOf(queueContent(t, c, deadQueue)), "orderly")
 		sleepUntil(time.Now().Add(61 * time.Second))
-		require.NoError(t, send("g", "no longer", 1, 0, 0))
+		require.NoError(t, send("g", "no longer", 1, groups, 0))
 		assert.Contains(t, bodiesOf(queueContent(t, c, retryQueue)), "no longer")
 
-		assert.ErrorIs(t, send(strings.Repeat("g", 121), "x", 0, 0, 0), &pocketmq.Error{Code: protocol.SubscriptionGroupNotExist})
+		assert.ErrorIs(t, send(strings.Repeat("g", 121), "x", 0, groups, 0), &pocketmq.Error{Code: protocol.SubscriptionGroupNotExist})
 		_, err = conn.SendMessage(t.Context(), &protocol.SendMessageRequest{
 			ProducerGroup: "p", Topic: "%RETRY%g", BornTime: time.Now(), Body: message.AppendBatch(nil, 0, []byte("x"), ""), Batch: true,
 		})
@@ -280,7 +285,8 @@ func TestASendToARetryTopicOfAGroupWithoutRetryQueues(t *testing.T) {
 		configureGroup(t, dir, "g", func(c *protocol.GroupConfig) { c.RetryQueues = 0 })
 		c := run(t, pocketmq.ClusterConfig{Dir: dir, Topics: map[string]int{"T": 1}})
 		conn := dial(t, c, "broker-a")
-		for _, limit := range []int32{0, 5, -1} {
+		five, zero := int32(5), int32(0)
+		for _, limit := range []*int32{nil, &five, &zero} {
 			resp, err := conn.SendMessage(t.Context(), &protocol.SendMessageRequest{ProducerGroup: "p", Topic: "%RETRY%g", QueueID: -1, BornTime: time.Now(), ReconsumeTimes: 1, MaxReconsumeTimes: limit, Body: []byte("failed")})
 			require.NoError(t, err)
 			assert.Equal(t, &protocol.SendMessageResponse{QueueOffset: -1}, resp)

@@ -2,6 +2,7 @@ package pocketmq
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/pocketmq/pocketmq/message"
@@ -32,11 +33,27 @@ func (r *brokerRun) useGroups(consumers []protocol.ConsumerData) error {
 		}
 		if name := message.RetryTopic(c.Name); consumers[i].Model == protocol.Clustering && c.RetryQueues > 0 {
 			if _, ok := r.topics.Get(name); !ok {
-				retry = append(retry, ownTopic(name, c.RetryQueues))
+				topic := ownTopic(name, c.RetryQueues)
+				topic.Order = slices.ContainsFunc(consumers[i].Subscriptions, r.inOrder)
+				if consumers[i].UnitMode {
+					topic.SysFlag = sysFlagUnitSub
+				}
+				retry = append(retry, topic)
 			}
 		}
 	}
 	return r.makeTopics(retry...)
+}
+
+// sysFlagUnitSub marks the %RETRY% topic of a group that consumes in unit mode.
+// Java: TopicSysFlag.buildSysFlag(false, true).
+const sysFlagUnitSub = 2
+
+// inOrder reports whether a subscription is to a topic that is to be consumed in
+// order.
+func (r *brokerRun) inOrder(sub protocol.Subscription) bool {
+	topic, _ := r.topics.Get(sub.Topic)
+	return topic.Order
 }
 
 // ownTopic is a topic that the broker makes for its own use.
@@ -75,26 +92,32 @@ func (r *brokerRun) notifies(group string) bool {
 // AdminBrokerProcessor.updateAndCreateSubscriptionGroup.
 func (s *brokerSession) UpdateGroup(ctx context.Context, q *protocol.UpdateGroupRequest) (*protocol.UpdateGroupResponse, error) {
 	return serveBroker(ctx, s, protocol.CodeUpdateGroup, "", q.Config.Name, q, func(s *brokerSession, _ context.Context, q *protocol.UpdateGroupRequest) (*protocol.UpdateGroupResponse, error) {
-		c := q.Config
-		changed, err := s.settings.Put(time.Now(), c)
-		if err != nil {
+		if err := s.putGroup(q.Config); err != nil {
 			return nil, err
 		}
-		if changed {
-			s.log.Info("consumer group created or updated", "group", c.Name, "enabled", c.ConsumeEnable, "retries", c.RetryMaxTimes, "retry queues", c.RetryQueues)
-		}
-		if retry, ok := s.topics.Get(message.RetryTopic(c.Name)); ok && retry.ReadQueues < c.RetryQueues {
-			if _, err := s.topics.Ensure(time.Now(), ownTopic(retry.Name, c.RetryQueues)); err != nil {
-				return nil, err
-			}
-			if err := s.reg.announce(s.ctx, registerTimeout); err != nil {
-				s.log.Warn("more retry queues not registered everywhere", "topic", retry.Name, "err", err)
-			}
-		}
-		s.rouseGroup(c.Name) // what it may do can have changed
-		s.wire.watch.changed(c.Name)
 		return &protocol.UpdateGroupResponse{}, nil
 	})
+}
+
+func (r *brokerRun) putGroup(c protocol.GroupConfig) error {
+	changed, err := r.settings.Put(time.Now(), c)
+	if err != nil {
+		return err
+	}
+	if changed {
+		r.log.Info("consumer group created or updated", "group", c.Name, "enabled", c.ConsumeEnable, "retries", c.RetryMaxTimes, "retry queues", c.RetryQueues)
+	}
+	if retry, ok := r.topics.Get(message.RetryTopic(c.Name)); ok && retry.ReadQueues < c.RetryQueues {
+		if _, err := r.topics.Ensure(time.Now(), ownTopic(retry.Name, c.RetryQueues)); err != nil {
+			return err
+		}
+		if err := r.reg.announce(r.ctx, registerTimeout); err != nil {
+			r.log.Warn("more retry queues not registered everywhere", "topic", retry.Name, "err", err)
+		}
+	}
+	r.rouseGroup(c.Name) // what it may do can have changed
+	r.wire.watch.changed(c.Name)
+	return nil
 }
 
 // DeleteGroup forgets a group's settings and, if that is asked for, its offsets. A

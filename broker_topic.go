@@ -16,18 +16,8 @@ func (s *brokerSession) CreateTopic(ctx context.Context, q *protocol.CreateTopic
 }
 
 func (s *brokerSession) createTopic(_ context.Context, q *protocol.CreateTopicRequest) (*protocol.CreateTopicResponse, error) {
-	c := q.Config
-	changed, err := s.topics.Put(time.Now(), c)
-	if err != nil {
+	if err := s.putTopics([]protocol.TopicConfig{q.Config}); err != nil {
 		return nil, err
-	}
-	if changed {
-		s.log.Info("topic created or updated", "topic", c.Name, "read", c.ReadQueues, "write", c.WriteQueues, "perm", c.Perm)
-	}
-	// An unchanged topic is registered too: the last registration may have failed.
-	// It does not end with its caller, who may have come for others.
-	if err := s.reg.register(s.ctx, registerTimeout); err != nil {
-		s.log.Warn("topic not registered everywhere", "topic", c.Name, "err", err)
 	}
 	return &protocol.CreateTopicResponse{}, nil
 }

@@ -59,10 +59,10 @@ func TestTheZeroClusterIsOneNameServerAndOneBroker(t *testing.T) {
 
 func TestAClusterMayHaveTheTopicForTraces(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"RMQ_SYS_TRACE_TOPIC": 1}})
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"RMQ_SYS_TRACE_TOPIC": 2}})
 		route, err := c.Admin().Route(t.Context(), "RMQ_SYS_TRACE_TOPIC")
 		require.NoError(t, err)
-		assert.Equal(t, 1, route.Queues[0].WriteQueues)
+		assert.Equal(t, 2, route.Queues[0].WriteQueues)
 		_, err = pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"SELF_TEST_TOPIC": 1}})
 		require.ErrorIs(t, err, pocketmq.ErrIllegalName)
 	})

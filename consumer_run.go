@@ -123,10 +123,38 @@ func (p *consumerPeer) NotifyConsumerIDsChanged(*protocol.NotifyConsumerIDsChang
 	p.engine().MembersChanged()
 }
 
+// ResetConsumerOffset moves the consumer, if it is of the group.
+func (p *consumerPeer) ResetConsumerOffset(q *protocol.ResetConsumerOffsetRequest) {
+	if q.Group == p.group {
+		p.engine().Reset(q.Topic, q.Offsets)
+	}
+}
+
 // GetConsumerRunningInfo tells what the consumer is doing.
 func (p *consumerPeer) GetConsumerRunningInfo(_ context.Context, q *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
 	if q.Group != p.group {
-		return nil, protocol.Errorf(protocol.SystemError, "this client is no member of group %s, but of %s", q.Group, p.group)
+		return nil, p.stranger(q.Group)
 	}
 	return p.engine().RunningInfo(), nil
+}
+
+// GetConsumerStatus tells how far the consumer has come.
+func (p *consumerPeer) GetConsumerStatus(_ context.Context, q *protocol.PeerConsumerStatusRequest) (*protocol.PeerConsumerStatusResponse, error) {
+	if q.Group != p.group {
+		return nil, p.stranger(q.Group)
+	}
+	return &protocol.PeerConsumerStatusResponse{Offsets: p.engine().Offsets(q.Topic)}, nil
+}
+
+// ConsumeMessageDirectly hands a message to the consumer's handler.
+func (p *consumerPeer) ConsumeMessageDirectly(ctx context.Context, q *protocol.ConsumeMessageDirectlyRequest) (*protocol.ConsumeMessageDirectlyResponse, error) {
+	if q.Group != p.group {
+		return nil, p.stranger(q.Group)
+	}
+	return p.engine().ConsumeDirectly(ctx, q.Record, q.BrokerName)
+}
+
+// stranger is the answer to what is meant for another group's consumer.
+func (p *consumerPeer) stranger(group string) error {
+	return protocol.Errorf(protocol.SystemError, "this client is no member of group %s, but of %s", clip(group), p.group)
 }

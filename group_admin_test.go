@@ -265,3 +265,46 @@ func TestHeldPullOfADeletedTopicAnswersAtOnce(t *testing.T) {
 		require.NoError(t, err, "and still there")
 	})
 }
+
+func TestAResetMovesEveryMemberOfABroadcastingGroup(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 2}})
+		in := []*inbox{{}, {}}
+		for i := range in {
+			consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Model: pocketmq.Broadcasting, Subscriptions: all("T"), From: pocketmq.FromFirstOffset, Handler: in[i].handler("")})
+		}
+		pull := puller(t, c, pocketmq.PullConsumerConfig{Group: "g", Model: pocketmq.Broadcasting, Subscriptions: all("T"), From: pocketmq.FromFirstOffset, PullBatchSize: 32})
+		poll := func(want int) {
+			t.Helper()
+			for n := 0; n < want; {
+				msgs, err := pull.Poll(t.Context())
+				require.NoError(t, err)
+				n += len(msgs)
+			}
+		}
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		for i := range 20 {
+			_, err := p.Send(t.Context(), text("T", "%d", i))
+			require.NoError(t, err)
+		}
+		poll(20)
+		synctest.Wait()
+		began := time.Now()
+		_, err := c.Admin().ResetOffsets(t.Context(), "g", "T", time.Unix(0, 0))
+		require.NoError(t, err)
+		poll(20)
+		synctest.Wait()
+		for i := range in {
+			assert.Len(t, in[i].arrivals(), 40, "all of it once more")
+		}
+		assert.Zero(t, time.Since(began))
+		require.NoError(t, c.Admin().SkipBacklog(t.Context(), "g", "T"))
+		_, err = p.Send(t.Context(), text("T", "last"))
+		require.NoError(t, err)
+		poll(1)
+		synctest.Wait()
+		for i := range in {
+			assert.Len(t, in[i].arrivals(), 41)
+		}
+	})
+}

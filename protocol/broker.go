@@ -42,6 +42,14 @@ type BrokerConn interface {
 	GetConsumerConnection(context.Context, *GetConsumerConnectionRequest) (*GetConsumerConnectionResponse, error)
 	CloneGroupOffset(context.Context, *CloneGroupOffsetRequest) (*CloneGroupOffsetResponse, error)
 	GetConsumerRunningInfo(context.Context, *GetConsumerRunningInfoRequest) (*GetConsumerRunningInfoResponse, error)
+	GetConsumerStatus(context.Context, *GetConsumerStatusRequest) (*GetConsumerStatusResponse, error)
+	ConsumeMessageDirectly(context.Context, *ConsumeMessageDirectlyRequest) (*ConsumeMessageDirectlyResponse, error)
+	CheckClientConfig(context.Context, *CheckClientConfigRequest) (*CheckClientConfigResponse, error)
+	CreateTopicList(context.Context, *CreateTopicListRequest) (*CreateTopicListResponse, error)
+	GetTopicConfig(context.Context, *GetTopicConfigRequest) (*GetTopicConfigResponse, error)
+	GetAllTopicConfig(context.Context, *GetAllTopicConfigRequest) (*GetAllTopicConfigResponse, error)
+	UpdateGroupList(context.Context, *UpdateGroupListRequest) (*UpdateGroupListResponse, error)
+	GetAllGroupConfig(context.Context, *GetAllGroupConfigRequest) (*GetAllGroupConfigResponse, error)
 	Close() error
 }
 
@@ -58,8 +66,8 @@ type SendMessageRequest struct {
 	Flag               int32
 	Properties         string // message.AppendProperty encoding
 	ReconsumeTimes     int32
-	MaxReconsumeTimes  int32 // of a send to %RETRY%; 0 = the group's, below 0 = it is a dead letter at once
-	Batch              bool  // Body is a batch body (message.AppendBatch)
+	MaxReconsumeTimes  *int32 // of a send to %RETRY%, in place of the group's unless it is nil
+	Batch              bool   // Body is a batch body (message.AppendBatch)
 	Body               []byte
 	Oneway             bool // no answer is wanted: (nil, nil) as soon as the request has left
 }
@@ -107,9 +115,24 @@ type PullMessageResponse struct {
 // Java: HeartbeatData.
 type HeartbeatRequest struct {
 	ClientID  string
+	Language  string   // of the client: "GO", "JAVA", ...; "" when it does not tell
+	Version   int      // of RocketMQ that the client is up to: ClientVersion for our own
 	Producers []string // producer groups
 	Consumers []ConsumerData
+
+	// Fingerprint tells one set of groups and subscriptions from another; 0 of a
+	// client that makes none. With one a client may leave its subscriptions out,
+	// WithoutSubscriptions, and those that the broker has stay. Java: heartbeat V2.
+	Fingerprint          int32
+	WithoutSubscriptions bool
 }
+
+// What our own clients say of themselves.
+const (
+	ClientLanguage = "GO"
+	// ClientVersion is that of RocketMQ 5.3.3. Java: MQVersion.
+	ClientVersion = 479
+)
 
 // ConsumerData is one consumer group as a member sees it.
 type ConsumerData struct {
@@ -117,6 +140,7 @@ type ConsumerData struct {
 	Model         MessageModel
 	From          ConsumeFrom
 	Passive       bool // CONSUME_PASSIVELY: a push consumer
+	UnitMode      bool
 	Subscriptions []Subscription
 }
 
@@ -157,7 +181,12 @@ type Subscription struct {
 }
 
 // HeartbeatResponse acknowledges a heartbeat.
-type HeartbeatResponse struct{}
+type HeartbeatResponse struct {
+	// SubscriptionsWanted asks a client that has left its subscriptions out to
+	// send them: the broker has none of it, or others. It is always true for
+	// a client without a fingerprint, which sends them anyway. Java: IS_SUB_CHANGE.
+	SubscriptionsWanted bool
+}
 
 // UnregisterClientRequest takes a client out of its groups at once.
 type UnregisterClientRequest struct {
@@ -201,7 +230,11 @@ type UpdateConsumerOffsetRequest struct {
 }
 
 // UpdateConsumerOffsetResponse acknowledges an UpdateConsumerOffsetRequest.
-type UpdateConsumerOffsetResponse struct{}
+type UpdateConsumerOffsetResponse struct {
+	// Ignored: the group was reset and has not been told yet, so this offset is one
+	// of before.
+	Ignored bool
+}
 
 // GetMaxOffsetRequest asks for the end of a queue.
 type GetMaxOffsetRequest struct {
@@ -235,9 +268,15 @@ type Peer interface {
 	// NotifyConsumerIDsChanged tells a member that its group's membership
 	// changed.
 	NotifyConsumerIDsChanged(*NotifyConsumerIDsChangedRequest)
-	// GetConsumerRunningInfo asks the client what it is doing; it may block as
-	// long as ctx lasts.
+	// ResetConsumerOffset moves a consumer at once, whatever it is doing.
+	ResetConsumerOffset(*ResetConsumerOffsetRequest)
+	// GetConsumerRunningInfo asks the client what it is doing. This and the
+	// following may block as long as ctx lasts.
 	GetConsumerRunningInfo(context.Context, *GetConsumerRunningInfoRequest) (*GetConsumerRunningInfoResponse, error)
+	// GetConsumerStatus asks a consumer how far it has come.
+	GetConsumerStatus(context.Context, *PeerConsumerStatusRequest) (*PeerConsumerStatusResponse, error)
+	// ConsumeMessageDirectly has a consumer consume one message now.
+	ConsumeMessageDirectly(context.Context, *ConsumeMessageDirectlyRequest) (*ConsumeMessageDirectlyResponse, error)
 }
 
 // NotifyConsumerIDsChangedRequest names the group that changed.

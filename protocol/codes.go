@@ -13,6 +13,8 @@ const (
 	CodeQueryConsumerOffset      Code = 14
 	CodeUpdateConsumerOffset     Code = 15
 	CodeCreateTopic              Code = 17
+	CodeCreateTopicList          Code = 18
+	CodeGetAllTopicConfig        Code = 21
 	CodeSearchOffset             Code = 29
 	CodeGetMaxOffset             Code = 30
 	CodeGetMinOffset             Code = 31
@@ -25,11 +27,13 @@ const (
 	CodeNotifyConsumerIDsChanged Code = 40
 	CodeLockQueues               Code = 41
 	CodeUnlockQueues             Code = 42
+	CodeCheckClientConfig        Code = 46
 	CodeRegisterBroker           Code = 103
 	CodeUnregisterBroker         Code = 104
 	CodeGetRoute                 Code = 105
 	CodeGetClusterInfo           Code = 106
 	CodeUpdateGroup              Code = 200
+	CodeGetAllGroupConfig        Code = 201
 	CodeGetTopicStats            Code = 202
 	CodeGetConsumerConnection    Code = 203
 	CodeGetAllTopics             Code = 206
@@ -37,10 +41,16 @@ const (
 	CodeGetConsumeStats          Code = 208
 	CodeDeleteTopic              Code = 215 // of a broker
 	CodeDeleteTopicInNameServer  Code = 216
+	CodeResetConsumerOffset      Code = 220 // of a client
+	CodePeerConsumerStatus       Code = 221 // of a client
 	CodeResetOffset              Code = 222
+	CodeGetConsumerStatus        Code = 223
+	CodeUpdateGroupList          Code = 225
 	CodeGetConsumerRunningInfo   Code = 307
+	CodeConsumeMessageDirectly   Code = 309
 	CodeCloneGroupOffset         Code = 314
 	CodeQueryDataVersion         Code = 322
+	CodeGetTopicConfig           Code = 351
 	CodeBrokerHeartbeat          Code = 904
 )
 

@@ -92,6 +92,7 @@ type GetConsumerConnectionResponse struct {
 type Connection struct {
 	ClientID string
 	Addr     string // the client's end, ip:port
+	Language string // "GO", "JAVA", ...; "" when it is not known
 	Version  int
 }
 
@@ -104,38 +105,3 @@ type CloneGroupOffsetRequest struct {
 
 // CloneGroupOffsetResponse acknowledges a CloneGroupOffsetRequest.
 type CloneGroupOffsetResponse struct{}
-
-// GetConsumerRunningInfoRequest asks a member what it is doing. A broker
-// passes it on to the client. Java: GetConsumerRunningInfoRequestHeader.
-type GetConsumerRunningInfoRequest struct {
-	Group    string
-	ClientID string
-}
-
-// GetConsumerRunningInfoResponse is a member's own view. A client that is not
-// connected is an *Error of code SystemError. Java: ConsumerRunningInfo.
-type GetConsumerRunningInfoResponse struct {
-	Orderly       bool
-	Passive       bool
-	Start         time.Time
-	Concurrency   int
-	Subscriptions []Subscription
-	Queues        []ProcessQueueInfo // sorted; %RETRY% queues too
-}
-
-// ProcessQueueInfo is one queue that a member holds. Java: ProcessQueueInfo.
-type ProcessQueueInfo struct {
-	Topic        string
-	BrokerName   string
-	QueueID      int
-	CommitOffset int64 // the lowest unfinished
-	CachedMin    int64 // lowest and highest offset cached; 0 without any
-	CachedMax    int64
-	CachedCount  int
-	CachedBytes  int64
-	Locked       bool
-	Dropped      bool
-	LastLock     time.Time
-	LastPull     time.Time
-	LastConsume  time.Time
-}

@@ -20,8 +20,9 @@ type command[S, Q, R any] struct {
 	encodeResponse func(site, *Q, *R, *Frame)
 	decodeResponse func(*Frame) (*R, error)
 
-	outcome func(protocol.Code) outcome // nil: only Success comes with a response
-	oneway  func(*Q) bool               // nil: never
+	outcome   func(protocol.Code) outcome // nil: only Success comes with a response
+	oneway    func(*Q) bool               // nil: never
+	onFailure func(*Frame)                // what an answer without a response carries; nil: nothing
 }
 
 // site is where a response is made.
@@ -108,7 +109,9 @@ func (c *command[S, Q, R]) serve(ctx context.Context, srv S, at site, req *Frame
 		e := protocol.AsError(err)
 		f.Code, f.Remark = int32(e.Code), e.Remark
 		f.putIfAny(fieldServer, e.Broker)
-		kind = c.outcomeOf(e.Code)
+		if kind = c.outcomeOf(e.Code); kind == failed && c.onFailure != nil {
+			c.onFailure(f)
+		}
 	}
 	if c.encodeResponse != nil && r != nil && kind != failed {
 		c.encodeResponse(at, q, r, f)
@@ -153,7 +156,8 @@ func brokerRows() []row[protocol.BrokerConn] {
 		searchOffset(), getMaxOffset(), getMinOffset(), getEarliestStoreTime(), viewMessage(), heartbeat(),
 		unregisterClient(), consumerSendMsgBack(), getConsumerList(), lockQueues(), unlockQueues(), updateGroup(),
 		getTopicStats(), getConsumerConnection(), deleteGroup(), getConsumeStats(), deleteTopic(), resetOffset(),
-		getConsumerRunningInfo(), cloneGroupOffset(),
+		getConsumerRunningInfo(), cloneGroupOffset(), getConsumerStatus(), consumeMessageDirectly(), checkClientConfig(),
+		createTopicList(), getTopicConfig(), getAllTopicConfig(), updateGroupList(), getAllGroupConfig(),
 	}
 }
 
@@ -169,7 +173,9 @@ func nameServerRows() []row[protocol.NameServerConn] {
 // peerRows are all commands that clients serve, one for every method of
 // protocol.Peer.
 func peerRows() []row[protocol.Peer] {
-	return []row[protocol.Peer]{notifyConsumerIDsChanged(), peerGetConsumerRunningInfo()}
+	return []row[protocol.Peer]{
+		notifyConsumerIDsChanged(), resetConsumerOffset(), peerGetConsumerRunningInfo(), peerGetConsumerStatus(), peerConsumeMessageDirectly(),
+	}
 }
 
 // nothing is the response of a command that is never answered.

@@ -40,25 +40,32 @@ func examplesOf() []example {
 		Orderly: true, Passive: true, Start: at, Concurrency: 20, Subscriptions: []protocol.Subscription{sub},
 		Queues: []protocol.ProcessQueueInfo{{Topic: "T", BrokerName: "broker-a", QueueID: 1, CommitOffset: 2, CachedMin: 3, CachedMax: 4, CachedCount: 5, CachedBytes: 6, Locked: true, Dropped: true, LastLock: at, LastPull: at, LastConsume: at}},
 	}
+	directly := protocol.ConsumeMessageDirectlyRequest{Group: "G", ClientID: "id", MsgID: "0A", Topic: "T", BrokerName: "b", TopicSysFlag: 1, GroupSysFlag: 2, Record: records[0]}
+	running.Verbatim = bodyOf(getConsumerRunningInfo(), running)
+	consumed := protocol.ConsumeMessageDirectlyResponse{Result: protocol.ConsumeException, Remark: "broken", Orderly: true, AutoCommit: true, Spent: 3 * time.Millisecond}
+	consumed.Verbatim = bodyOf(consumeMessageDirectly(), consumed)
+	topic := protocol.TopicConfig{Name: "T", ReadQueues: 1, WriteQueues: 2, Perm: 6, Order: true, SysFlag: 1}
+	places := map[message.Queue]int64{queues[0]: 5, queues[1]: 6}
+	page := &protocol.Page{First: 1, Most: 2, Version: version}
 	group := protocol.DefaultGroupConfig("G")
 	group.ConsumeMessageOrderly, group.BrokerID, group.GroupSysFlag, group.Attributes = true, 1, 2, map[string]string{"a": "b"}
 	return []example{
 		exchange(sendMessage(), protocol.SendMessageRequest{
 			ProducerGroup: "P", Topic: "主题", DefaultTopic: "TBW102", DefaultTopicQueues: 4, QueueID: 1, SysFlag: 4, BornTime: at, Flag: 9,
-			Properties: "TAGS\x01A\x02", ReconsumeTimes: 2, MaxReconsumeTimes: 3, Batch: true, Body: []byte("body"), Oneway: true,
+			Properties: "TAGS\x01A\x02", ReconsumeTimes: 2, MaxReconsumeTimes: &max, Batch: true, Body: []byte("body"), Oneway: true,
 		}, protocol.SendMessageResponse{MsgID: "C0A8", QueueID: 1, QueueOffset: 2, TransactionID: "X", Region: "R", TraceOn: true}),
 		exchange(pullMessage(), protocol.PullMessageRequest{
 			Group: "G", Topic: "T", QueueID: 1, Offset: 2, MaxMessages: 3, Commit: true, CommitOffset: 4, Suspend: 15 * time.Second,
 			HasExpression: true, Expression: "A || B", ExpressionType: "TAG", SubVersion: 5,
 		}, protocol.PullMessageResponse{Code: protocol.PullRetryImmediately, NextBeginOffset: 1, MinOffset: 2, MaxOffset: 3, SuggestBrokerID: 4, Records: records}),
 		exchange(heartbeat(), protocol.HeartbeatRequest{
-			ClientID: "id", Producers: []string{"P", "Q"},
-			Consumers: []protocol.ConsumerData{{Group: "G", Model: protocol.Broadcasting, From: protocol.ConsumeFromTime, Passive: true, Subscriptions: []protocol.Subscription{sub}}},
-		}, protocol.HeartbeatResponse{}),
+			ClientID: "id", Language: "CPP", Version: 317, Producers: []string{"P", "Q"}, Fingerprint: -7, WithoutSubscriptions: true,
+			Consumers: []protocol.ConsumerData{{Group: "G", Model: protocol.Broadcasting, From: protocol.ConsumeFromTime, Passive: true, UnitMode: true, Subscriptions: []protocol.Subscription{sub}}},
+		}, protocol.HeartbeatResponse{SubscriptionsWanted: true}),
 		exchange(unregisterClient(), protocol.UnregisterClientRequest{ClientID: "id", ProducerGroup: "P", ConsumerGroup: "G"}, protocol.UnregisterClientResponse{}),
 		exchange(getConsumerList(), protocol.GetConsumerListRequest{Group: "G"}, protocol.GetConsumerListResponse{ClientIDs: []string{"b", "a"}}),
 		exchange(queryConsumerOffset(), protocol.QueryConsumerOffsetRequest{Group: "G", Topic: "T", QueueID: 1, CommittedOnly: true}, protocol.QueryConsumerOffsetResponse{Offset: 7}),
-		exchange(updateConsumerOffset(), protocol.UpdateConsumerOffsetRequest{Group: "G", Topic: "T", QueueID: 1, Offset: 12345678901, Oneway: true}, protocol.UpdateConsumerOffsetResponse{}),
+		exchange(updateConsumerOffset(), protocol.UpdateConsumerOffsetRequest{Group: "G", Topic: "T", QueueID: 1, Offset: 12345678901, Oneway: true}, protocol.UpdateConsumerOffsetResponse{Ignored: true}),
 		exchange(getMaxOffset(), protocol.GetMaxOffsetRequest{Topic: "T", QueueID: 1}, protocol.GetMaxOffsetResponse{Offset: 7}),
 		exchange(getMinOffset(), protocol.GetMinOffsetRequest{Topic: "T", QueueID: 1}, protocol.GetMinOffsetResponse{Offset: 7}),
 		exchange(searchOffset(), protocol.SearchOffsetRequest{Topic: "T", QueueID: 1, Time: at, Boundary: protocol.BoundaryUpper}, protocol.SearchOffsetResponse{Offset: 7}),
@@ -78,10 +85,18 @@ func examplesOf() []example {
 		exchange(getConsumeStats(), protocol.GetConsumeStatsRequest{Group: "G", Topic: "T"},
 			protocol.GetConsumeStatsResponse{Queues: []protocol.ConsumeStats{{Topic: "A", QueueID: 2, BrokerOffset: 9, ConsumerOffset: -1}, {Topic: "T", QueueID: 1, BrokerOffset: 9, ConsumerOffset: 8, LastTime: at}}}),
 		exchange(getConsumerConnection(), protocol.GetConsumerConnectionRequest{Group: "G"}, protocol.GetConsumerConnectionResponse{
-			Model: protocol.Broadcasting, From: protocol.ConsumeFromFirst, Passive: true, Members: []protocol.Connection{{ClientID: "id", Addr: "1.2.3.4:5", Version: 479}}, Subscriptions: []protocol.Subscription{sub},
+			Model: protocol.Broadcasting, From: protocol.ConsumeFromFirst, Passive: true, Members: []protocol.Connection{{ClientID: "id", Addr: "1.2.3.4:5", Language: "JAVA", Version: 317}}, Subscriptions: []protocol.Subscription{sub},
 		}),
 		exchange(cloneGroupOffset(), protocol.CloneGroupOffsetRequest{From: "G", To: "H", Topic: "T"}, protocol.CloneGroupOffsetResponse{}),
-		exchange(getConsumerRunningInfo(), protocol.GetConsumerRunningInfoRequest{Group: "G", ClientID: "id"}, running),
+		exchange(getConsumerStatus(), protocol.GetConsumerStatusRequest{Group: "G", Topic: "T", ClientID: "id"}, protocol.GetConsumerStatusResponse{Offsets: map[string]map[message.Queue]int64{"id": places, "other": {}}}),
+		exchange(consumeMessageDirectly(), directly, consumed),
+		exchange(checkClientConfig(), protocol.CheckClientConfigRequest{ClientID: "id", Group: "G", Namespace: "N", Subscription: sub}, protocol.CheckClientConfigResponse{}),
+		exchange(createTopicList(), protocol.CreateTopicListRequest{Configs: []protocol.TopicConfig{topic, {Name: "U"}}}, protocol.CreateTopicListResponse{}),
+		exchange(getTopicConfig(), protocol.GetTopicConfigRequest{Topic: "T"}, protocol.GetTopicConfigResponse{Config: topic}),
+		exchange(getAllTopicConfig(), protocol.GetAllTopicConfigRequest{Page: page}, protocol.GetAllTopicConfigResponse{Topics: []protocol.TopicConfig{topic, {Name: "U"}}, Version: version, Total: 7}),
+		exchange(updateGroupList(), protocol.UpdateGroupListRequest{Configs: []protocol.GroupConfig{group, protocol.DefaultGroupConfig("H")}}, protocol.UpdateGroupListResponse{}),
+		exchange(getAllGroupConfig(), protocol.GetAllGroupConfigRequest{Page: page}, protocol.GetAllGroupConfigResponse{Groups: []protocol.GroupConfig{group, protocol.DefaultGroupConfig("H")}, Version: version, Total: 7}),
+		exchange(getConsumerRunningInfo(), protocol.GetConsumerRunningInfoRequest{Group: "G", ClientID: "id", Stacks: true}, running),
 
 		exchange(registerBroker(), protocol.RegisterBrokerRequest{
 			Cluster: "c", BrokerName: "b", BrokerID: 1, Addr: "127.0.0.1:1", HAAddr: "127.0.0.1:2", HeartbeatTimeout: time.Minute, Version: version,
@@ -98,9 +113,15 @@ func examplesOf() []example {
 		exchange(deleteTopicInNameServer(), protocol.DeleteTopicRequest{Topic: "T"}, protocol.DeleteTopicResponse{}),
 
 		exchange(notifyConsumerIDsChanged(), protocol.NotifyConsumerIDsChangedRequest{Group: "G"}, nothing{}),
-		exchange(peerGetConsumerRunningInfo(), protocol.GetConsumerRunningInfoRequest{Group: "G", ClientID: "id"}, running),
+		exchange(resetConsumerOffset(), protocol.ResetConsumerOffsetRequest{Group: "G", Topic: "T", Time: at, Offsets: places}, nothing{}),
+		exchange(peerGetConsumerStatus(), protocol.PeerConsumerStatusRequest{Group: "G", Topic: "T"}, protocol.PeerConsumerStatusResponse{Offsets: places}),
+		exchange(peerConsumeMessageDirectly(), directly, consumed),
+		exchange(peerGetConsumerRunningInfo(), protocol.GetConsumerRunningInfoRequest{Group: "G", ClientID: "id", Stacks: true}, running),
 	}
 }
+
+// bodyOf is how a response is written.
+func bodyOf[S, Q, R any](c *command[S, Q, R], r R) []byte { return responseOf(c, new(Q), &r).Body }
 
 // wire sends a frame over the wire.
 func wire(t *testing.T, f *Frame) *Frame {

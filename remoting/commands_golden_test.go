@@ -100,7 +100,7 @@ func goldenMeanings() map[string]goldenMeaning {
 		// We write what strict readers can read, whoever asks.
 		"GET_ROUTEINFO_BY_TOPIC acceptStandardJsonOnly": requestMeans(getRoute(), protocol.GetRouteRequest{Topic: "TopicTest"}, "acceptStandardJsonOnly"),
 		"HEART_BEAT": requestMeans(heartbeat(), protocol.HeartbeatRequest{
-			ClientID: "192.168.0.1@1234", Producers: []string{"PG"},
+			ClientID: "192.168.0.1@1234", Language: "JAVA", Version: 479, Producers: []string{"PG"},
 			Consumers: []protocol.ConsumerData{{Group: "GroupA", Passive: true, Subscriptions: []protocol.Subscription{{
 				Topic: "TopicTest", Expression: "TagA", ExpressionType: "TAG", Tags: []string{"TagA"}, Codes: []int32{2598919}, Version: 1700000000000,
 			}}}},

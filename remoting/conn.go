@@ -115,6 +115,38 @@ func (c brokerClient) GetConsumerRunningInfo(ctx context.Context, q *protocol.Ge
 	return call(c.client, ctx, getConsumerRunningInfo(), q)
 }
 
+func (c brokerClient) GetConsumerStatus(ctx context.Context, q *protocol.GetConsumerStatusRequest) (*protocol.GetConsumerStatusResponse, error) {
+	return call(c.client, ctx, getConsumerStatus(), q)
+}
+
+func (c brokerClient) ConsumeMessageDirectly(ctx context.Context, q *protocol.ConsumeMessageDirectlyRequest) (*protocol.ConsumeMessageDirectlyResponse, error) {
+	return call(c.client, ctx, consumeMessageDirectly(), q)
+}
+
+func (c brokerClient) CheckClientConfig(ctx context.Context, q *protocol.CheckClientConfigRequest) (*protocol.CheckClientConfigResponse, error) {
+	return call(c.client, ctx, checkClientConfig(), q)
+}
+
+func (c brokerClient) CreateTopicList(ctx context.Context, q *protocol.CreateTopicListRequest) (*protocol.CreateTopicListResponse, error) {
+	return call(c.client, ctx, createTopicList(), q)
+}
+
+func (c brokerClient) GetTopicConfig(ctx context.Context, q *protocol.GetTopicConfigRequest) (*protocol.GetTopicConfigResponse, error) {
+	return call(c.client, ctx, getTopicConfig(), q)
+}
+
+func (c brokerClient) GetAllTopicConfig(ctx context.Context, q *protocol.GetAllTopicConfigRequest) (*protocol.GetAllTopicConfigResponse, error) {
+	return call(c.client, ctx, getAllTopicConfig(), q)
+}
+
+func (c brokerClient) UpdateGroupList(ctx context.Context, q *protocol.UpdateGroupListRequest) (*protocol.UpdateGroupListResponse, error) {
+	return call(c.client, ctx, updateGroupList(), q)
+}
+
+func (c brokerClient) GetAllGroupConfig(ctx context.Context, q *protocol.GetAllGroupConfigRequest) (*protocol.GetAllGroupConfigResponse, error) {
+	return call(c.client, ctx, getAllGroupConfig(), q)
+}
+
 // nameServerClient is a caller's side of a session with a name server.
 type nameServerClient struct{ *client }
 

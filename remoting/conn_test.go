@@ -219,6 +219,7 @@ func TestAClientThatLeavesIsGoneAtOnceAndHeard(t *testing.T) {
 
 // fakePeer is a client.
 type fakePeer struct {
+	protocol.Peer
 	notices chan string
 	info    func(context.Context) (*protocol.GetConsumerRunningInfoResponse, error)
 }

@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/pocketmq/pocketmq/protocol"
 )
 
 // MaxFrame is the most bytes of a frame, its length word included.
 // Java: com.rocketmq.remoting.frameMaxLength.
 const MaxFrame = 16 << 20
 
-// Version is the version that our frames bear: that of RocketMQ 5.3.3.
-// Java: MQVersion.CURRENT_VERSION.
-const Version = 479
+// Version is the version that our frames bear. Java: MQVersion.CURRENT_VERSION.
+const Version = protocol.ClientVersion
 
 // Bits of Frame.Flag.
 const (

@@ -22,8 +22,23 @@ func updateGroup() *command[protocol.BrokerConn, protocol.UpdateGroupRequest, pr
 }
 
 func encodeGroup(q *protocol.UpdateGroupRequest, f *Frame) {
-	g := &q.Config
 	var w writer
+	w.group(&q.Config)
+	f.Body = w.b
+}
+
+func decodeGroup(f *Frame) (*protocol.UpdateGroupRequest, error) {
+	v, err := f.object()
+	if err != nil {
+		return nil, err
+	}
+	return &protocol.UpdateGroupRequest{Config: groupOf(v)}, nil
+}
+
+// group writes the settings of a group. Java: SubscriptionGroupConfig, whose
+// groupRetryPolicy is left out: it is of a kind of retry that we do not have, and
+// has its default where it is absent.
+func (w *writer) group(g *protocol.GroupConfig) {
 	w.open('{')
 	w.object("attributes")
 	for _, name := range sortedKeys(g.Attributes) {
@@ -43,14 +58,10 @@ func encodeGroup(q *protocol.UpdateGroupRequest, f *Frame) {
 	w.int("retryQueueNums", int64(g.RetryQueues))
 	w.int("whichBrokerWhenConsumeSlowly", g.WhichBrokerWhenConsumeSlowly)
 	w.shut('}')
-	f.Body = w.b
 }
 
-func decodeGroup(f *Frame) (*protocol.UpdateGroupRequest, error) {
-	v, err := f.object()
-	if err != nil {
-		return nil, err
-	}
+// groupOf reads the settings of a group; what is absent has its default.
+func groupOf(v Value) protocol.GroupConfig {
 	g := protocol.DefaultGroupConfig(v.Get("groupName").Text())
 	g.ConsumeEnable = v.Get("consumeEnable").Bool(g.ConsumeEnable)
 	g.ConsumeFromMinEnable = v.Get("consumeFromMinEnable").Bool(g.ConsumeFromMinEnable)
@@ -64,7 +75,7 @@ func decodeGroup(f *Frame) (*protocol.UpdateGroupRequest, error) {
 	g.GroupSysFlag = v.Get("groupSysFlag").int32(g.GroupSysFlag)
 	g.ConsumeTimeoutMinute = v.Get("consumeTimeoutMinute").int32(g.ConsumeTimeoutMinute)
 	v.Get("attributes").Each(func(name, value Value) { g.Attributes[name.Text()] = value.Text() })
-	return &protocol.UpdateGroupRequest{Config: g}, nil
+	return g
 }
 
 // deleteGroup removes a group's settings. Java:
@@ -194,7 +205,7 @@ func encodeConnections(_ site, _ *protocol.GetConsumerConnectionRequest, r *prot
 		w.open('{')
 		w.text("clientAddr", m.Addr)
 		w.text("clientId", m.ClientID)
-		w.text("language", LanguageGo.String())
+		w.text("language", m.Language)
 		w.int("version", int64(m.Version))
 		w.shut('}')
 	}
@@ -220,7 +231,7 @@ func decodeConnections(f *Frame) (*protocol.GetConsumerConnectionResponse, error
 	}
 	for _, m := range v.Get("connectionSet").List() {
 		r.Members = append(r.Members, protocol.Connection{
-			ClientID: m.Get("clientId").Text(), Addr: m.Get("clientAddr").Text(), Version: m.Get("version").int32(0),
+			ClientID: m.Get("clientId").Text(), Addr: m.Get("clientAddr").Text(), Language: m.Get("language").Text(), Version: m.Get("version").int32(0),
 		})
 	}
 	v.Get("subscriptionTable").Each(func(topic, value Value) {

@@ -16,10 +16,29 @@ func heartbeat() *command[protocol.BrokerConn, protocol.HeartbeatRequest, protoc
 		method:        protocol.BrokerConn.Heartbeat,
 		encodeRequest: encodeHeartbeat,
 		decodeRequest: decodeHeartbeat,
+		encodeResponse: func(_ site, _ *protocol.HeartbeatRequest, r *protocol.HeartbeatResponse, f *Frame) {
+			f.put(fieldSupportsV2, "true")
+			f.putBool(fieldSubChange, r.SubscriptionsWanted)
+		},
+		decodeResponse: func(f *Frame) (*protocol.HeartbeatResponse, error) {
+			h := f.header()
+			return &protocol.HeartbeatResponse{SubscriptionsWanted: h.bool(fieldSubChange)}, h.err
+		},
 	}
 }
 
+// Fields of the answer to a heartbeat. Java: MixAll.
+const (
+	fieldSupportsV2 = "IS_SUPPORT_HEART_BEAT_V2"
+	fieldSubChange  = "IS_SUB_CHANGE"
+)
+
+// encodeHeartbeat writes language and version of a client into the header, where
+// those of a frame's sender are.
 func encodeHeartbeat(q *protocol.HeartbeatRequest, f *Frame) {
+	if q.Language != "" {
+		f.Language, f.Version = languageOf(q.Language), int32(q.Version)
+	}
 	var w writer
 	w.open('{')
 	w.text("clientID", q.ClientID)
@@ -32,11 +51,11 @@ func encodeHeartbeat(q *protocol.HeartbeatRequest, f *Frame) {
 		w.text("groupName", c.Group)
 		w.text("messageModel", c.Model.String())
 		w.subscriptions("subscriptionDataSet", c.Subscriptions)
-		w.bool("unitMode", false)
+		w.bool("unitMode", c.UnitMode)
 		w.shut('}')
 	}
 	w.shut(']')
-	w.int("heartbeatFingerprint", 0)
+	w.int("heartbeatFingerprint", int64(q.Fingerprint))
 	w.list("producerDataSet")
 	for _, group := range q.Producers {
 		w.open('{')
@@ -44,7 +63,7 @@ func encodeHeartbeat(q *protocol.HeartbeatRequest, f *Frame) {
 		w.shut('}')
 	}
 	w.shut(']')
-	w.bool("withoutSub", false)
+	w.bool("withoutSub", q.WithoutSubscriptions)
 	w.shut('}')
 	f.Body = w.b
 }
@@ -54,7 +73,13 @@ func decodeHeartbeat(f *Frame) (*protocol.HeartbeatRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &protocol.HeartbeatRequest{ClientID: v.Get("clientID").Text()}
+	q := &protocol.HeartbeatRequest{
+		ClientID: v.Get("clientID").Text(), Version: int(f.Version),
+		Fingerprint: int32(v.Get("heartbeatFingerprint").int32(0)), WithoutSubscriptions: v.Get("withoutSub").Bool(false),
+	}
+	if name, ok := languageName(f.Language); ok {
+		q.Language = name
+	}
 	for _, p := range v.Get("producerDataSet").List() {
 		q.Producers = append(q.Producers, p.Get("groupName").Text())
 	}
@@ -64,6 +89,7 @@ func decodeHeartbeat(f *Frame) (*protocol.HeartbeatRequest, error) {
 			Model:         modelOf(c.Get("messageModel").Text()),
 			From:          fromOf(c.Get("consumeFromWhere").Text()),
 			Passive:       strings.EqualFold(c.Get("consumeType").Text(), consumePassively),
+			UnitMode:      c.Get("unitMode").Bool(false),
 			Subscriptions: subscriptionsOf(c.Get("subscriptionDataSet")),
 		})
 	}

@@ -10,11 +10,11 @@ import (
 )
 
 func TestHeartbeatsOfTheGoClient(t *testing.T) {
-	q, err := heartbeat().decodeRequest(&Frame{Body: []byte(`{"consumerDataSet":[{"groupName":"G","consumeType":"CONSUME_PASSIVELY","messageModel":"BROADCASTING","consumeFromWhere":"UNKNOWN",` +
+	q, err := heartbeat().decodeRequest(&Frame{Language: LanguageGo, Version: 317, Body: []byte(`{"consumerDataSet":[{"groupName":"G","consumeType":"CONSUME_PASSIVELY","messageModel":"BROADCASTING","consumeFromWhere":"UNKNOWN",` +
 		`"subscriptionDataSet":[{"topic":"T","subString":"é || b","tagsSet":["é","b"],"codeSet":["1","98"],"expressionType":"TAG","subVersion":1700000000000000000},{"topic":"U","subString":"*","tagsSet":[],"codeSet":[]}],"unitMode":false}],` +
 		`"clientID":"10.0.0.1@5","producerDataSet":[]}`)})
 	require.NoError(t, err)
-	assert.Equal(t, &protocol.HeartbeatRequest{ClientID: "10.0.0.1@5", Consumers: []protocol.ConsumerData{{
+	assert.Equal(t, &protocol.HeartbeatRequest{ClientID: "10.0.0.1@5", Language: "GO", Version: 317, Consumers: []protocol.ConsumerData{{
 		Group: "G", Model: protocol.Broadcasting, Passive: true, Subscriptions: []protocol.Subscription{
 			{Topic: "T", Expression: "é || b", ExpressionType: "TAG", Tags: []string{"é", "b"}, Codes: []int32{233, 98}, Version: 1700000000000000000},
 			{Topic: "U", Expression: "*", ExpressionType: "TAG"},

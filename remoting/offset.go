@@ -65,8 +65,19 @@ func updateConsumerOffset() *command[protocol.BrokerConn, protocol.UpdateConsume
 			return q, h.err
 		},
 		oneway: func(q *protocol.UpdateConsumerOffsetRequest) bool { return q.Oneway },
+		encodeResponse: func(_ site, _ *protocol.UpdateConsumerOffsetRequest, r *protocol.UpdateConsumerOffsetResponse, f *Frame) {
+			if r.Ignored {
+				f.Remark = remarkReset
+			}
+		},
+		decodeResponse: func(f *Frame) (*protocol.UpdateConsumerOffsetResponse, error) {
+			return &protocol.UpdateConsumerOffsetResponse{Ignored: f.Remark == remarkReset}, nil
+		},
 	}
 }
+
+// remarkReset is the remark of a successful answer to a commit that is ignored.
+const remarkReset = "Offset has been previously reset"
 
 // getMaxOffset asks for the end of a queue. Java: GetMaxOffsetRequestHeader.
 func getMaxOffset() *command[protocol.BrokerConn, protocol.GetMaxOffsetRequest, protocol.GetMaxOffsetResponse] {
@@ -187,11 +198,7 @@ func resetOffset() *command[protocol.BrokerConn, protocol.ResetOffsetRequest, pr
 func encodeReset(q *protocol.ResetOffsetRequest, f *Frame) {
 	f.put("topic", q.Topic)
 	f.put("group", q.Group)
-	if q.Time.IsZero() {
-		f.putLong("timestamp", -1)
-	} else {
-		f.putLong("timestamp", q.Time.UnixMilli())
-	}
+	f.putInstant("timestamp", q.Time)
 	f.put("isForce", "true")
 	f.putInt("queueId", max(q.QueueID, -1))
 	if q.Offset != nil {
@@ -206,9 +213,7 @@ func decodeReset(f *Frame) (*protocol.ResetOffsetRequest, error) {
 	if offset := h.longOr("offset", math.MinInt64); offset >= 0 {
 		q.Offset = &offset
 	}
-	if ms := h.long("timestamp"); ms >= 0 {
-		q.Time = time.UnixMilli(ms)
-	}
+	q.Time = instantOf(h.long("timestamp"))
 	return q, h.err
 }
 

@@ -45,5 +45,10 @@ func queuesOf(v Value) []message.Queue {
 	return queues
 }
 
+// sortedQueues makes bodies repeat, as sortedKeys.
+func sortedQueues[V any](m map[message.Queue]V) []message.Queue {
+	return slices.SortedFunc(maps.Keys(m), message.Queue.Compare)
+}
+
 // sortedKeys makes bodies repeat.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -128,6 +128,38 @@ func (s recordedBroker) GetConsumerRunningInfo(context.Context, *protocol.GetCon
 	return note[protocol.GetConsumerRunningInfoResponse](s.r, "GetConsumerRunningInfo")
 }
 
+func (s recordedBroker) GetConsumerStatus(context.Context, *protocol.GetConsumerStatusRequest) (*protocol.GetConsumerStatusResponse, error) {
+	return note[protocol.GetConsumerStatusResponse](s.r, "GetConsumerStatus")
+}
+
+func (s recordedBroker) ConsumeMessageDirectly(context.Context, *protocol.ConsumeMessageDirectlyRequest) (*protocol.ConsumeMessageDirectlyResponse, error) {
+	return note[protocol.ConsumeMessageDirectlyResponse](s.r, "ConsumeMessageDirectly")
+}
+
+func (s recordedBroker) CheckClientConfig(context.Context, *protocol.CheckClientConfigRequest) (*protocol.CheckClientConfigResponse, error) {
+	return note[protocol.CheckClientConfigResponse](s.r, "CheckClientConfig")
+}
+
+func (s recordedBroker) CreateTopicList(context.Context, *protocol.CreateTopicListRequest) (*protocol.CreateTopicListResponse, error) {
+	return note[protocol.CreateTopicListResponse](s.r, "CreateTopicList")
+}
+
+func (s recordedBroker) GetTopicConfig(context.Context, *protocol.GetTopicConfigRequest) (*protocol.GetTopicConfigResponse, error) {
+	return note[protocol.GetTopicConfigResponse](s.r, "GetTopicConfig")
+}
+
+func (s recordedBroker) GetAllTopicConfig(context.Context, *protocol.GetAllTopicConfigRequest) (*protocol.GetAllTopicConfigResponse, error) {
+	return note[protocol.GetAllTopicConfigResponse](s.r, "GetAllTopicConfig")
+}
+
+func (s recordedBroker) UpdateGroupList(context.Context, *protocol.UpdateGroupListRequest) (*protocol.UpdateGroupListResponse, error) {
+	return note[protocol.UpdateGroupListResponse](s.r, "UpdateGroupList")
+}
+
+func (s recordedBroker) GetAllGroupConfig(context.Context, *protocol.GetAllGroupConfigRequest) (*protocol.GetAllGroupConfigResponse, error) {
+	return note[protocol.GetAllGroupConfigResponse](s.r, "GetAllGroupConfig")
+}
+
 type recordedNameServer struct{ r *recorder }
 
 func (s recordedNameServer) Close() error { return nil }
@@ -172,4 +204,16 @@ func (s recordedPeer) NotifyConsumerIDsChanged(*protocol.NotifyConsumerIDsChange
 
 func (s recordedPeer) GetConsumerRunningInfo(context.Context, *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
 	return note[protocol.GetConsumerRunningInfoResponse](s.r, "GetConsumerRunningInfo")
+}
+
+func (s recordedPeer) ResetConsumerOffset(*protocol.ResetConsumerOffsetRequest) {
+	_, _ = note[nothing](s.r, "ResetConsumerOffset")
+}
+
+func (s recordedPeer) GetConsumerStatus(context.Context, *protocol.PeerConsumerStatusRequest) (*protocol.PeerConsumerStatusResponse, error) {
+	return note[protocol.PeerConsumerStatusResponse](s.r, "GetConsumerStatus")
+}
+
+func (s recordedPeer) ConsumeMessageDirectly(context.Context, *protocol.ConsumeMessageDirectlyRequest) (*protocol.ConsumeMessageDirectlyResponse, error) {
+	return note[protocol.ConsumeMessageDirectlyResponse](s.r, "ConsumeMessageDirectly")
 }

@@ -64,17 +64,7 @@ func encodeRegistration(q *protocol.RegisterBrokerRequest, f *Frame) {
 	for i := range q.Topics {
 		t := &q.Topics[i]
 		w.name(t.Name)
-		w.open('{')
-		w.object("attributes")
-		w.shut('}')
-		w.bool("order", t.Order)
-		w.int("perm", int64(t.Perm))
-		w.int("readQueueNums", int64(t.ReadQueues))
-		w.text("topicFilterType", singleTag)
-		w.text("topicName", t.Name)
-		w.int("topicSysFlag", int64(t.SysFlag))
-		w.int("writeQueueNums", int64(t.WriteQueues))
-		w.shut('}')
+		w.topic(t)
 	}
 	w.shut('}')
 	w.object("topicQueueMappingDetailMap")
@@ -118,10 +108,7 @@ func decodeRegistration(f *Frame) (*protocol.RegisterBrokerRequest, error) {
 	}
 	q.Version = dataVersionOf(table.Get("dataVersion"))
 	table.Get("topicConfigTable").Each(func(name, t Value) {
-		q.Topics = append(q.Topics, protocol.TopicConfig{
-			Name: name.Text(), ReadQueues: t.Get("readQueueNums").int32(0), WriteQueues: t.Get("writeQueueNums").int32(0),
-			Perm: protocol.Perm(t.Get("perm").int32(0)), Order: t.Get("order").Bool(false), SysFlag: t.Get("topicSysFlag").int32(0),
-		})
+		q.Topics = append(q.Topics, topicConfigOf(name, t))
 	})
 	return q, nil
 }

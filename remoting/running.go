@@ -41,11 +41,11 @@ func runningInfo[S any](method func(S, context.Context, *protocol.GetConsumerRun
 		encodeRequest: func(q *protocol.GetConsumerRunningInfoRequest, f *Frame) {
 			f.put("consumerGroup", q.Group)
 			f.put("clientId", q.ClientID)
-			f.put("jstackEnable", "false")
+			f.putBool("jstackEnable", q.Stacks)
 		},
 		decodeRequest: func(f *Frame) (*protocol.GetConsumerRunningInfoRequest, error) {
 			h := f.header()
-			return &protocol.GetConsumerRunningInfoRequest{Group: h.must("consumerGroup"), ClientID: h.must("clientId")}, h.err
+			return &protocol.GetConsumerRunningInfoRequest{Group: h.must("consumerGroup"), ClientID: h.must("clientId"), Stacks: h.bool("jstackEnable")}, h.err
 		},
 		encodeResponse: encodeRunning,
 		decodeResponse: decodeRunning,
@@ -53,6 +53,9 @@ func runningInfo[S any](method func(S, context.Context, *protocol.GetConsumerRun
 }
 
 func encodeRunning(_ site, _ *protocol.GetConsumerRunningInfoRequest, r *protocol.GetConsumerRunningInfoResponse, f *Frame) {
+	if f.Body = r.Verbatim; f.Body != nil {
+		return
+	}
 	var w writer
 	w.open('{')
 	w.object("mqPopTable")
@@ -102,6 +105,7 @@ func decodeRunning(f *Frame) (*protocol.GetConsumerRunningInfoResponse, error) {
 		Start:         fromMillis(props.Get(propStart).Int(0)),
 		Concurrency:   props.Get(propThreads).int32(0),
 		Subscriptions: subscriptionsOf(v.Get("subscriptionSet")),
+		Verbatim:      f.Body,
 	}
 	v.Get("mqTable").Each(func(name, value Value) {
 		q := queueOf(name)
@@ -113,7 +117,7 @@ func decodeRunning(f *Frame) (*protocol.GetConsumerRunningInfoResponse, error) {
 			CachedCount:  value.Get("cachedMsgCount").int32(0),
 			CachedBytes:  value.Get(memberCachedBytes).Int(value.Get("cachedMsgSizeInMiB").Int(0) << 20),
 			Locked:       value.Get("locked").Bool(false),
-			Dropped:      value.Get("droped").Bool(false),
+			Dropped:      value.Get("droped").Bool(value.Get("dropped").Bool(false)), // RocketMQ's name, and the Go client's
 			LastLock:     fromMillis(value.Get("lastLockTimestamp").Int(0)),
 			LastPull:     fromMillis(value.Get("lastPullTimestamp").Int(0)),
 			LastConsume:  fromMillis(value.Get("lastConsumeTimestamp").Int(0)),

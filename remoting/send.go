@@ -30,6 +30,16 @@ func namesOfSend(code int32) sendNames {
 	return sendNames{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m"}
 }
 
+// Fields of every answer to a send. Java: MessageConst.
+const (
+	fieldRegion  = "MSG_REGION"
+	fieldTraceOn = "TRACE_ON"
+)
+
+// defaultRegion is what brokers call themselves. Java:
+// MixAll.DEFAULT_TRACE_REGION_ID.
+const defaultRegion = "DefaultRegion"
+
 // sendMessage sends one message, or a batch. Java: SendMessageProcessor.
 func sendMessage() *command[protocol.BrokerConn, protocol.SendMessageRequest, protocol.SendMessageResponse] {
 	return &command[protocol.BrokerConn, protocol.SendMessageRequest, protocol.SendMessageResponse]{
@@ -41,6 +51,10 @@ func sendMessage() *command[protocol.BrokerConn, protocol.SendMessageRequest, pr
 		encodeResponse: encodeSent,
 		decodeResponse: decodeSent,
 		oneway:         func(q *protocol.SendMessageRequest) bool { return q.Oneway },
+		onFailure: func(f *Frame) {
+			f.put(fieldRegion, defaultRegion)
+			f.putBool(fieldTraceOn, true)
+		},
 		outcome: func(code protocol.Code) outcome {
 			switch code {
 			case protocol.Success:
@@ -70,9 +84,7 @@ func encodeSend(q *protocol.SendMessageRequest, f *Frame) {
 	f.put(n.properties, q.Properties)
 	f.putInt(n.reconsumeTimes, int(q.ReconsumeTimes))
 	f.put(n.unitMode, "false")
-	if q.MaxReconsumeTimes != 0 {
-		f.putInt(n.maxReconsumeTimes, int(q.MaxReconsumeTimes))
-	}
+	f.putMaximum(n.maxReconsumeTimes, q.MaxReconsumeTimes)
 	f.putBool(n.batch, q.Batch)
 	f.Body = q.Body
 }
@@ -90,7 +102,7 @@ func decodeSend(f *Frame) (*protocol.SendMessageRequest, error) {
 		Flag:               int32(h.int(n.flag)),
 		Properties:         h.text(n.properties),
 		ReconsumeTimes:     int32(h.intOr(n.reconsumeTimes, 0)),
-		MaxReconsumeTimes:  int32(h.intOr(n.maxReconsumeTimes, 0)),
+		MaxReconsumeTimes:  f.maximum(&h, n.maxReconsumeTimes),
 		Batch:              h.bool(n.batch),
 		Body:               f.Body,
 		Oneway:             f.Oneway(),
@@ -103,8 +115,29 @@ func encodeSent(_ site, _ *protocol.SendMessageRequest, r *protocol.SendMessageR
 	f.putInt("queueId", r.QueueID)
 	f.putLong("queueOffset", r.QueueOffset)
 	f.putIfAny("transactionId", r.TransactionID)
-	f.putIfAny("MSG_REGION", r.Region)
-	f.putBool("TRACE_ON", r.TraceOn)
+	f.putIfAny(fieldRegion, r.Region)
+	f.putBool(fieldTraceOn, r.TraceOn)
+}
+
+// putMaximum writes how often a message may be consumed again, unless that is the
+// group's to say.
+func (f *Frame) putMaximum(name string, most *int32) {
+	if most != nil {
+		f.putInt(name, int(*most))
+	}
+}
+
+// versionOfMaximum is the first whose clients say how often a message may be
+// consumed again. Java: MQVersion.Version.V3_4_9.
+const versionOfMaximum = 121
+
+// maximum reads what putMaximum wrote. That of an old client does not count.
+func (f *Frame) maximum(h *header, name string) *int32 {
+	if f.Version < versionOfMaximum || h.text(name) == "" {
+		return nil
+	}
+	n := int32(h.int(name))
+	return &n
 }
 
 func decodeSent(f *Frame) (*protocol.SendMessageResponse, error) {
@@ -114,8 +147,8 @@ func decodeSent(f *Frame) (*protocol.SendMessageResponse, error) {
 		QueueID:       h.int("queueId"),
 		QueueOffset:   h.long("queueOffset"),
 		TransactionID: h.text("transactionId"),
-		Region:        h.text("MSG_REGION"),
-		TraceOn:       h.bool("TRACE_ON"),
+		Region:        h.text(fieldRegion),
+		TraceOn:       h.bool(fieldTraceOn),
 	}
 	return r, h.err
 }

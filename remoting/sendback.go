@@ -16,19 +16,14 @@ func consumerSendMsgBack() *command[protocol.BrokerConn, protocol.ConsumerSendMs
 			f.putIfAny("originMsgId", q.MsgID)
 			f.putIfAny("originTopic", q.Topic)
 			f.putBool("unitMode", q.UnitMode)
-			if q.MaxReconsumeTimes != nil {
-				f.putInt("maxReconsumeTimes", int(*q.MaxReconsumeTimes))
-			}
+			f.putMaximum("maxReconsumeTimes", q.MaxReconsumeTimes)
 		},
 		decodeRequest: func(f *Frame) (*protocol.ConsumerSendMsgBackRequest, error) {
 			h := f.header()
 			q := &protocol.ConsumerSendMsgBackRequest{
 				Group: h.must("group"), Position: h.long("offset"), DelayLevel: h.int("delayLevel"),
 				MsgID: h.text("originMsgId"), Topic: h.text("originTopic"), UnitMode: h.bool("unitMode"),
-			}
-			if h.text("maxReconsumeTimes") != "" {
-				n := int32(h.int("maxReconsumeTimes"))
-				q.MaxReconsumeTimes = &n
+				MaxReconsumeTimes: f.maximum(&h, "maxReconsumeTimes"),
 			}
 			return q, h.err
 		},

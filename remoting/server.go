@@ -149,7 +149,8 @@ func (l *listener[S]) open(conn net.Conn) {
 		return
 	}
 	remote := remoteOf(conn)
-	s.srv = l.connect(protocol.Session{Remote: remote, Peer: &peer{link: s.link, remote: remote.String(), closing: &l.closing}})
+	s.peer = &peer{link: s.link, remote: remote.String(), closing: &l.closing}
+	s.srv = l.connect(protocol.Session{Remote: remote, Peer: s.peer})
 	s.link.start(s.charge, s.request, s.end)
 }
 
@@ -165,6 +166,7 @@ func remoteOf(conn net.Conn) netip.AddrPort {
 type session[S serverConn] struct {
 	l     *listener[S]
 	link  *link
+	peer  *peer
 	srv   S
 	lane  *lane
 	calls *calls
@@ -184,6 +186,9 @@ func (s *session[S]) charge(size int) (release func(), err error) {
 
 // request serves a request, or sees to it.
 func (s *session[S]) request(f *Frame, release func()) {
+	if s.peer.language.Load() != int32(f.Language) {
+		s.peer.language.Store(int32(f.Language))
+	}
 	row := s.l.rows[protocol.Code(f.Code)]
 	if row == nil {
 		release()
@@ -251,9 +256,10 @@ func (s *session[S]) end() {
 
 // peer is a server's way back to the client of one session.
 type peer struct {
-	link    *link
-	remote  string
-	closing *atomic.Bool
+	link     *link
+	remote   string
+	closing  *atomic.Bool
+	language atomic.Int32 // of the client's last request
 }
 
 var _ protocol.Peer = (*peer)(nil)
@@ -264,6 +270,26 @@ func (p *peer) NotifyConsumerIDsChanged(q *protocol.NotifyConsumerIDsChangedRequ
 	if !p.closing.Load() {
 		_ = p.link.trySend(notifyConsumerIDsChanged().request(q))
 	}
+}
+
+// ResetConsumerOffset does not block, either.
+func (p *peer) ResetConsumerOffset(q *protocol.ResetConsumerOffsetRequest) {
+	if p.closing.Load() {
+		return
+	}
+	f := resetConsumerOffset().request(q)
+	if Language(p.language.Load()) == LanguageCPP {
+		f = listedReset(q)
+	}
+	_ = p.link.trySend(f)
+}
+
+func (p *peer) GetConsumerStatus(ctx context.Context, q *protocol.PeerConsumerStatusRequest) (*protocol.PeerConsumerStatusResponse, error) {
+	return askPeer(p, ctx, peerGetConsumerStatus(), q)
+}
+
+func (p *peer) ConsumeMessageDirectly(ctx context.Context, q *protocol.ConsumeMessageDirectlyRequest) (*protocol.ConsumeMessageDirectlyResponse, error) {
+	return askPeer(p, ctx, peerConsumeMessageDirectly(), q)
 }
 
 func (p *peer) GetConsumerRunningInfo(ctx context.Context, q *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {

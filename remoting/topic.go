@@ -15,6 +15,29 @@ const (
 	multiTag  = "MULTI_TAG"
 )
 
+// topic writes a topic's config. Java: TopicConfig.
+func (w *writer) topic(t *protocol.TopicConfig) {
+	w.open('{')
+	w.object("attributes")
+	w.shut('}')
+	w.bool("order", t.Order)
+	w.int("perm", int64(t.Perm))
+	w.int("readQueueNums", int64(t.ReadQueues))
+	w.text("topicFilterType", singleTag)
+	w.text("topicName", t.Name)
+	w.int("topicSysFlag", int64(t.SysFlag))
+	w.int("writeQueueNums", int64(t.WriteQueues))
+	w.shut('}')
+}
+
+// topicConfigOf reads a topic's config; its name stands beside it.
+func topicConfigOf(name, t Value) protocol.TopicConfig {
+	return protocol.TopicConfig{
+		Name: name.Text(), ReadQueues: t.Get("readQueueNums").int32(0), WriteQueues: t.Get("writeQueueNums").int32(0),
+		Perm: protocol.Perm(t.Get("perm").int32(0)), Order: t.Get("order").Bool(false), SysFlag: t.Get("topicSysFlag").int32(0),
+	}
+}
+
 // createTopic creates or changes a topic. Java: CreateTopicRequestHeader.
 func createTopic() *command[protocol.BrokerConn, protocol.CreateTopicRequest, protocol.CreateTopicResponse] {
 	return &command[protocol.BrokerConn, protocol.CreateTopicRequest, protocol.CreateTopicResponse]{

@@ -62,7 +62,13 @@ func (c *Client) heartbeatData() *protocol.HeartbeatRequest {
 	if c.cfg.HeartbeatData == nil {
 		return nil
 	}
-	return c.cfg.HeartbeatData()
+	data := c.cfg.HeartbeatData()
+	if data == nil {
+		return nil
+	}
+	own := *data
+	own.Language, own.Version = protocol.ClientLanguage, protocol.ClientVersion
+	return &own
 }
 
 // HeartbeatAll heartbeats the brokers of all routes at the same time: masters

@@ -307,7 +307,7 @@ func TestNoticesReachThePeer(t *testing.T) {
 	b := &noticing{}
 	l, err := w.ListenBroker(t.Context(), protocol.Listen{Node: "broker-a/0"}, b)
 	require.NoError(t, err)
-	c := w.client(0, func(cfg *Config) { cfg.Peer = peerFunc(func(g string) { told <- g }) })
+	c := w.client(0, func(cfg *Config) { cfg.Peer = noticed{notify: func(g string) { told <- g }} })
 	_, err = c.Broker(t.Context(), l.Addr())
 	require.NoError(t, err)
 	b.peer.NotifyConsumerIDsChanged(&protocol.NotifyConsumerIDsChangedRequest{Group: "g"})
@@ -321,12 +321,14 @@ func (b *noticing) Connect(s protocol.Session) protocol.BrokerConn {
 	return &fakeBrokerConn{b: &fakeBroker{}}
 }
 
-type peerFunc func(group string)
+// noticed is a client of which only notices are of interest.
+type noticed struct {
+	protocol.Peer
+	notify func(group string)
+}
 
-func (f peerFunc) NotifyConsumerIDsChanged(r *protocol.NotifyConsumerIDsChangedRequest) { f(r.Group) }
-
-func (peerFunc) GetConsumerRunningInfo(context.Context, *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
-	return nil, errors.ErrUnsupported
+func (n noticed) NotifyConsumerIDsChanged(r *protocol.NotifyConsumerIDsChangedRequest) {
+	n.notify(r.Group)
 }
 
 func TestEachJoinsErrorsInOrder(t *testing.T) {

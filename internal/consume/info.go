@@ -73,6 +73,25 @@ func (e *Engine) RunningInfo() *protocol.GetConsumerRunningInfoResponse {
 	return info
 }
 
+// Offsets returns, of each queue held of a topic, the offset to consume next by
+// what is finished here. A polled engine leaves out queues of which it has nothing
+// to commit. The caller owns the result. Java: OffsetStore.cloneOffsetTable.
+func (e *Engine) Offsets(topic string) map[message.Queue]int64 {
+	offsets := make(map[message.Queue]int64)
+	r := e.current()
+	if r == nil {
+		return offsets
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for q, h := range r.held {
+		if offset := h.commitLocked(); q.Topic == topic && offset >= 0 {
+			offsets[q] = offset
+		}
+	}
+	return offsets
+}
+
 func queueOfInfo(i protocol.ProcessQueueInfo) message.Queue {
 	return message.Queue{Topic: i.Topic, BrokerName: i.BrokerName, QueueID: i.QueueID}
 }

@@ -24,9 +24,10 @@ type polling struct {
 	decoding int   // Polls that have taken messages and not returned
 	listed   bool  // in run.returned
 
+	// Of every engine.
 	seeks   int                // how often the place of the next pull was moved
 	turn    int                // seeks when the pull under way began
-	endTurn context.CancelFunc // ends that pull, and the pause after it
+	endTurn context.CancelFunc // ends that pull; in a polled engine the pause after it, too
 }
 
 // newPolling returns the state of a queue of which committed is committed.
@@ -262,6 +263,7 @@ func (r *run) seek(q message.Queue, offset int64, commit bool) bool {
 		return false
 	}
 	r.cached -= h.pq.reset(offset)
+	r.retries.forget(h)
 	endTurn := h.moveLocked(offset, commit)
 	wake := r.roomLocked(nil, h)
 	r.mu.Unlock()

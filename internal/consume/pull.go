@@ -138,6 +138,9 @@ func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 	begun := time.Now()
 	owned := r.ownsLocked(h, begun)
 	h.lastPull, h.pulling = begun, true
+	if !h.poll.on {
+		h.poll.turn, h.poll.endTurn = h.poll.seeks, cancel
+	}
 	r.mu.Unlock()
 	carries := commit > 0 && id == protocol.MasterID && owned && r.local == nil && !h.poll.on // a slave takes no commits
 	expression := ""
@@ -158,8 +161,8 @@ func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 		ExpressionType: protocol.ExpressionTag,
 		SubVersion:     h.version,
 	})
-	r.pullEnded(h, carries, commit, err)
-	if ctx.Err() != nil {
+	stale := r.pullEnded(h, carries, commit, err)
+	if ctx.Err() != nil || stale {
 		return 0
 	}
 	if err != nil {
@@ -332,16 +335,17 @@ func (r *run) pullFailed(ctx context.Context, h *heldQueue, err error) time.Dura
 
 // pullEnded notes that a pull is over, and the commit that it carried. The broker
 // may have served it after a later UpdateConsumerOffset, so an older one has to be
-// replaced, and after an error it is open what the broker has.
-func (r *run) pullEnded(h *heldQueue, carries bool, commit int64, err error) {
+// replaced, and after an error it is open what the broker has. It reports whether
+// the queue was moved meanwhile: then nothing else of the answer counts.
+func (r *run) pullEnded(h *heldQueue, carries bool, commit int64, err error) (stale bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h.pulling = false
-	if !carries {
-		return
+	if carries {
+		if err != nil {
+			commit = -1
+		}
+		h.committed = commit
 	}
-	if err != nil {
-		commit = -1
-	}
-	h.committed = commit
+	return h.staleLocked()
 }

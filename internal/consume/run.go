@@ -205,6 +205,31 @@ func (r *run) spawn(f func()) {
 	}()
 }
 
+// spawnHandler is spawn for a call of the handler that is no worker's; false when
+// the run has not begun to call handlers, or does not any more.
+func (r *run) spawnHandler(f func()) bool {
+	r.mu.Lock()
+	ok := r.active && !r.halted
+	if ok {
+		r.goroutines++
+		r.counters.Running++
+	}
+	r.mu.Unlock()
+	if !ok {
+		return false
+	}
+	go func() {
+		defer r.gone()
+		defer func() {
+			r.mu.Lock()
+			r.counters.Running--
+			r.mu.Unlock()
+		}()
+		f()
+	}()
+	return true
+}
+
 // gone notes the end of a goroutine.
 func (r *run) gone() {
 	r.mu.Lock()

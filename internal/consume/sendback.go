@@ -240,11 +240,10 @@ func fallback(cfg *Config, rec message.View, attempts, level int) *protocol.Send
 		ReconsumeTimes:     int32(failures + 1),
 		Body:               rec.Body(),
 	}
-	switch {
-	case level < 0 || cfg.MaxReconsume == 0:
-		req.MaxReconsumeTimes = -1 // a dead letter at once; 0 would be the group's own
-	case cfg.MaxReconsume != GroupMaximum:
-		req.MaxReconsumeTimes = int32(cfg.MaxReconsume)
+	if most := int32(cfg.MaxReconsume); level < 0 {
+		req.MaxReconsumeTimes = new(int32) // it has failed more often than that: a dead letter at once
+	} else if cfg.MaxReconsume != GroupMaximum {
+		req.MaxReconsumeTimes = &most
 	}
 	if level == 0 {
 		level = 3 + failures

@@ -47,6 +47,24 @@ func (g *Registry) Peer(name, clientID string) (protocol.Peer, bool) {
 	return peer, peer != nil
 }
 
+// Peers maps the members of a consumer group to the way back to each, by its
+// newest session.
+func (g *Registry) Peers(name string) map[string]protocol.Peer {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	gr := g.consumers[name]
+	if gr == nil {
+		return nil
+	}
+	peers := make(map[string]protocol.Peer, len(gr.clients))
+	for id, at := range gr.members() {
+		if peer := gr.registrations[at].peer; peer != nil {
+			peers[id] = peer
+		}
+	}
+	return peers
+}
+
 // Topics lists what a consumer group subscribes to, sorted.
 func (g *Registry) Topics(name string) []string {
 	g.mu.RLock()

@@ -49,9 +49,12 @@ type Member struct {
 	ClientID      string
 	Session       uint64 // the one that speaks for it
 	Remote        netip.AddrPort
+	Language      string // as the client says; "" when it does not
+	Version       int    // of RocketMQ that it is up to
 	Model         protocol.MessageModel
 	LastHeartbeat time.Time
 	Subscriptions []protocol.Subscription // its own, sorted by topic
+	Untold        bool                    // it has left them out so far, and is asked for them
 }
 
 // Registry is the groups of one broker. Safe for concurrent use; no method
@@ -92,9 +95,13 @@ type registration struct {
 	order         uint64
 	peer          protocol.Peer
 	remote        netip.AddrPort
+	language      string
+	version       int
 	model         protocol.MessageModel
 	last          time.Time
 	subscriptions []protocol.Subscription // sorted by topic
+	told          bool                    // the client has told its subscriptions
+	fingerprint   int32                   // of the last heartbeat
 }
 
 // New returns an empty registry.
@@ -112,18 +119,24 @@ func New() *Registry {
 // address. Nothing of r is kept. A session is newer than all whose first
 // heartbeat came before its own.
 //
+// A heartbeat without subscriptions leaves those that the client has told before
+// as they are. wanted asks for them: it has told none through this session, or
+// its fingerprint is another than it was.
+//
 // Java: ClientManageProcessor.heartBeat, ConsumerGroupInfo.updateSubscription:
 // of the broker's own view of a group's subscriptions the last heartbeat
 // decides which topics there are, and the largest version what a topic's
-// filter is.
-func (g *Registry) Heartbeat(now time.Time, sessionID uint64, peer protocol.Peer, remote netip.AddrPort, r *protocol.HeartbeatRequest) []Change {
+// filter is. Differs: there a fingerprint is the group's, so that members which
+// differ in something else, and those that a restarted broker does not know, are
+// never told the right thing.
+func (g *Registry) Heartbeat(now time.Time, sessionID uint64, peer protocol.Peer, remote netip.AddrPort, r *protocol.HeartbeatRequest) (changes []Change, wanted bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(r.Consumers) == 0 && len(r.Producers) == 0 {
 		if s := g.sessions[sessionID]; s != nil {
 			s.last = now
 		}
-		return nil
+		return nil, false
 	}
 	s := g.sessions[sessionID]
 	if s == nil {
@@ -139,16 +152,18 @@ func (g *Registry) Heartbeat(now time.Time, sessionID uint64, peer protocol.Peer
 		g.producers[name][sessionID] = r.ClientID
 		s.producers[name] = struct{}{}
 	}
-	var changes []Change
 	for i := range r.Consumers {
-		if c, changed := g.joinLocked(now, sessionID, s, remote, r.ClientID, &r.Consumers[i]); changed {
+		c, changed, outdated := g.joinLocked(now, sessionID, s, remote, r, &r.Consumers[i])
+		if changed {
 			changes = append(changes, c)
 		}
+		wanted = wanted || outdated
 	}
-	return changes
+	return changes, wanted
 }
 
-func (g *Registry) joinLocked(now time.Time, sessionID uint64, s *session, remote netip.AddrPort, clientID string, c *protocol.ConsumerData) (Change, bool) {
+func (g *Registry) joinLocked(now time.Time, sessionID uint64, s *session, remote netip.AddrPort, r *protocol.HeartbeatRequest, c *protocol.ConsumerData) (_ Change, changed, wanted bool) {
+	clientID := r.ClientID
 	gr := g.consumers[c.Group]
 	if gr == nil {
 		gr = &group{
@@ -158,7 +173,7 @@ func (g *Registry) joinLocked(now time.Time, sessionID uint64, s *session, remot
 		}
 		g.consumers[c.Group] = gr
 	}
-	change, changed := Change{Group: c.Group}, false
+	change := Change{Group: c.Group}
 	gr.model, gr.from, gr.passive = c.Model, c.From, c.Passive
 	reg := gr.registrations[sessionID]
 	if reg != nil && reg.clientID != clientID {
@@ -182,14 +197,18 @@ func (g *Registry) joinLocked(now time.Time, sessionID uint64, s *session, remot
 	}
 	known := len(change.Joined)+len(change.Replaced) == 0
 	different := known && reg.model != c.Model
-	reg.peer, reg.remote, reg.model, reg.last = s.peer, remote, c.Model, now
-	if !sameSubscriptions(reg.subscriptions, c.Subscriptions) {
-		subs := cloneSubscriptions(c.Subscriptions)
-		different = different || known && !slices.EqualFunc(reg.subscriptions, subs, sameFilter)
-		reg.subscriptions = subs
-	}
-	if gr.subscribe(reg.subscriptions) {
-		changed = true
+	reg.peer, reg.remote, reg.language, reg.version, reg.model, reg.last = s.peer, remote, r.Language, r.Version, c.Model, now
+	wanted = reg.fingerprint != 0 && reg.fingerprint != r.Fingerprint
+	reg.fingerprint = r.Fingerprint
+	if r.WithoutSubscriptions {
+		wanted = wanted || !reg.told
+	} else {
+		if !reg.told || !sameSubscriptions(reg.subscriptions, c.Subscriptions) {
+			subs := cloneSubscriptions(c.Subscriptions)
+			different = different || known && !(reg.told && slices.EqualFunc(reg.subscriptions, subs, sameFilter))
+			reg.subscriptions, reg.told = subs, true
+		}
+		changed = gr.subscribe(reg.subscriptions) || changed
 	}
 	if changed {
 		change.Notify = gr.peers()
@@ -197,7 +216,7 @@ func (g *Registry) joinLocked(now time.Time, sessionID uint64, s *session, remot
 	if different {
 		change.Resubscribed = []string{clientID}
 	}
-	return change, changed || different
+	return change, changed || different, wanted
 }
 
 // Unregister takes the session out of the groups that r names, either or both.
@@ -378,8 +397,8 @@ func (g *Registry) Snapshot(name string) (Group, bool) {
 		at := members[id]
 		reg := gr.registrations[at]
 		snap.Members = append(snap.Members, Member{
-			ClientID: id, Session: at, Remote: reg.remote, Model: reg.model,
-			LastHeartbeat: reg.last, Subscriptions: slices.Clone(reg.subscriptions),
+			ClientID: id, Session: at, Remote: reg.remote, Language: reg.language, Version: reg.version, Model: reg.model,
+			LastHeartbeat: reg.last, Subscriptions: slices.Clone(reg.subscriptions), Untold: !reg.told,
 		})
 	}
 	for _, topic := range slices.Sorted(maps.Keys(gr.subscriptions)) {

@@ -1,8 +1,6 @@
 package groups
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -23,12 +21,9 @@ var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 const expiry = 120 * time.Second
 
 // peer is a way back that is only compared.
-type peer struct{ session uint64 }
-
-func (*peer) NotifyConsumerIDsChanged(*protocol.NotifyConsumerIDsChangedRequest) {}
-
-func (*peer) GetConsumerRunningInfo(context.Context, *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
-	return nil, errors.ErrUnsupported
+type peer struct {
+	protocol.Peer
+	session uint64
 }
 
 func remoteOf(session uint64) netip.AddrPort {
@@ -48,14 +43,14 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) peer(session uint64) protocol.Peer {
 	if b.peers[session] == nil {
-		b.peers[session] = &peer{session}
+		b.peers[session] = &peer{session: session}
 	}
 	return b.peers[session]
 }
 
 func (b *bench) beat(now time.Time, session uint64, r *protocol.HeartbeatRequest) []Change {
 	b.t.Helper()
-	c := b.Heartbeat(now, session, b.peer(session), remoteOf(session), r)
+	c, _ := b.Heartbeat(now, session, b.peer(session), remoteOf(session), r)
 	checkInvariants(b.t, b.Registry)
 	return c
 }
@@ -401,7 +396,7 @@ func TestRandomLivesAgainstAModel(t *testing.T) {
 			default:
 				at := place{session, fmt.Sprintf("g%d", rng.IntN(2))}
 				id := fmt.Sprintf("c%d", session%3)
-				changes = b.Heartbeat(now, session, b.peer(session), remoteOf(session), &protocol.HeartbeatRequest{
+				changes, _ = b.Heartbeat(now, session, b.peer(session), remoteOf(session), &protocol.HeartbeatRequest{
 					ClientID: id, Consumers: []protocol.ConsumerData{{Group: at.group}},
 				})
 				model[at], last[at] = id, now
@@ -435,7 +430,7 @@ func TestConcurrentUse(t *testing.T) {
 	var wg sync.WaitGroup
 	for n := range 4 {
 		wg.Go(func() {
-			id, p := uint64(n), &peer{uint64(n)}
+			id, p := uint64(n), &peer{session: uint64(n)}
 			for i := range 200 {
 				g.Heartbeat(t0, id, p, remoteOf(id), member(fmt.Sprintf("c%d", n%2), sub("orders", "*", int64(i))))
 				g.Members("g")
@@ -461,7 +456,7 @@ func TestConcurrentUse(t *testing.T) {
 func BenchmarkSubscription(b *testing.B) {
 	g := New()
 	for i := range uint64(100) {
-		g.Heartbeat(t0, i, &peer{i}, remoteOf(i), member(fmt.Sprintf("c%d", i), sub("orders", "*", 1)))
+		g.Heartbeat(t0, i, &peer{session: i}, remoteOf(i), member(fmt.Sprintf("c%d", i), sub("orders", "*", 1)))
 	}
 	b.ReportAllocs()
 	for b.Loop() {

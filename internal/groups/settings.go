@@ -223,6 +223,13 @@ func (s *Settings) Snapshot() []protocol.GroupConfig {
 	return all
 }
 
+// Table is Snapshot with the version of what it returns.
+func (s *Settings) Table() ([]protocol.GroupConfig, protocol.DataVersion) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Snapshot(), s.version
+}
+
 // commitLocked saves the table with name set to c, or without it when c is nil,
 // and only then lets the change be seen.
 func (s *Settings) commitLocked(now time.Time, name string, c *protocol.GroupConfig) error {

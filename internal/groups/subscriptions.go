@@ -81,8 +81,9 @@ func (g *Registry) Differ(name string) (bool, string) {
 }
 
 // Differ is Registry.Differ for members of a group that were collected elsewhere;
-// "" when they agree.
+// "" when they agree. Whoever has not told its subscriptions agrees with everybody.
 func Differ(name string, members []Member) string {
+	members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Untold })
 	type kind struct {
 		first string
 		more  int

@@ -115,6 +115,38 @@ func (b *brokerConn) GetConsumerRunningInfo(ctx context.Context, r *protocol.Get
 	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetConsumerRunningInfo)
 }
 
+func (b *brokerConn) GetConsumerStatus(ctx context.Context, r *protocol.GetConsumerStatusRequest) (*protocol.GetConsumerStatusResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetConsumerStatus)
+}
+
+func (b *brokerConn) ConsumeMessageDirectly(ctx context.Context, r *protocol.ConsumeMessageDirectlyRequest) (*protocol.ConsumeMessageDirectlyResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.ConsumeMessageDirectly)
+}
+
+func (b *brokerConn) CheckClientConfig(ctx context.Context, r *protocol.CheckClientConfigRequest) (*protocol.CheckClientConfigResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.CheckClientConfig)
+}
+
+func (b *brokerConn) CreateTopicList(ctx context.Context, r *protocol.CreateTopicListRequest) (*protocol.CreateTopicListResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.CreateTopicList)
+}
+
+func (b *brokerConn) GetTopicConfig(ctx context.Context, r *protocol.GetTopicConfigRequest) (*protocol.GetTopicConfigResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetTopicConfig)
+}
+
+func (b *brokerConn) GetAllTopicConfig(ctx context.Context, r *protocol.GetAllTopicConfigRequest) (*protocol.GetAllTopicConfigResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetAllTopicConfig)
+}
+
+func (b *brokerConn) UpdateGroupList(ctx context.Context, r *protocol.UpdateGroupListRequest) (*protocol.UpdateGroupListResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.UpdateGroupList)
+}
+
+func (b *brokerConn) GetAllGroupConfig(ctx context.Context, r *protocol.GetAllGroupConfigRequest) (*protocol.GetAllGroupConfigResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetAllGroupConfig)
+}
+
 // nameServerConn is a caller's side of a session with a name server.
 type nameServerConn struct{ conn[protocol.NameServerConn] }
 
@@ -163,4 +195,16 @@ func (p *peer) NotifyConsumerIDsChanged(r *protocol.NotifyConsumerIDsChangedRequ
 
 func (p *peer) GetConsumerRunningInfo(ctx context.Context, r *protocol.GetConsumerRunningInfoRequest) (*protocol.GetConsumerRunningInfoResponse, error) {
 	return ask(p.s, ctx, r, protocol.Peer.GetConsumerRunningInfo)
+}
+
+func (p *peer) ResetConsumerOffset(r *protocol.ResetConsumerOffsetRequest) {
+	notify(p.s, r, protocol.Peer.ResetConsumerOffset)
+}
+
+func (p *peer) GetConsumerStatus(ctx context.Context, r *protocol.PeerConsumerStatusRequest) (*protocol.PeerConsumerStatusResponse, error) {
+	return ask(p.s, ctx, r, protocol.Peer.GetConsumerStatus)
+}
+
+func (p *peer) ConsumeMessageDirectly(ctx context.Context, r *protocol.ConsumeMessageDirectlyRequest) (*protocol.ConsumeMessageDirectlyResponse, error) {
+	return ask(p.s, ctx, r, protocol.Peer.ConsumeMessageDirectly)
 }

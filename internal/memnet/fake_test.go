@@ -101,6 +101,20 @@ func (p *fakePeer) GetConsumerRunningInfo(_ context.Context, r *protocol.GetCons
 	return &protocol.GetConsumerRunningInfoResponse{Concurrency: 3}, nil
 }
 
+func (p *fakePeer) ResetConsumerOffset(r *protocol.ResetConsumerOffsetRequest) {
+	p.NotifyConsumerIDsChanged(&protocol.NotifyConsumerIDsChangedRequest{Group: "reset " + r.Group})
+}
+
+func (p *fakePeer) GetConsumerStatus(_ context.Context, r *protocol.PeerConsumerStatusRequest) (*protocol.PeerConsumerStatusResponse, error) {
+	p.NotifyConsumerIDsChanged(&protocol.NotifyConsumerIDsChangedRequest{Group: "status " + r.Group})
+	return &protocol.PeerConsumerStatusResponse{}, nil
+}
+
+func (p *fakePeer) ConsumeMessageDirectly(_ context.Context, r *protocol.ConsumeMessageDirectlyRequest) (*protocol.ConsumeMessageDirectlyResponse, error) {
+	p.NotifyConsumerIDsChanged(&protocol.NotifyConsumerIDsChangedRequest{Group: "consumes " + r.Group})
+	return &protocol.ConsumeMessageDirectlyResponse{Remark: "done"}, nil
+}
+
 func (p *fakePeer) told() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

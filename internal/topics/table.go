@@ -94,10 +94,12 @@ func Open(now time.Time, o Options) (*Table, error) {
 	// Differs: in the reference a template that was once written stays.
 	changed := !o.AutoCreate && s.remove(message.AutoCreateTopic)
 	for _, c := range t.bootTopics() {
-		if old := s.find(c.Name); old == nil || old.config != c {
-			s.put(c)
-			changed = true
+		old := s.find(c.Name)
+		if old != nil && (old.config == c || c.Name == message.TraceTopic) { // a configuration may have asked for more of that
+			continue
 		}
+		s.put(c)
+		changed = true
 	}
 	if changed && s.version.Counter > 0 {
 		s.version = next(s.version, now)
@@ -108,7 +110,11 @@ func Open(now time.Time, o Options) (*Table, error) {
 
 // bootTopics are there from the start. They follow the options, not the file.
 // Java: TopicConfigManager's constructor. The topics of features that do not
-// exist here are left out; their names are protected all the same.
+// exist here are left out; their names are protected all the same. Queues cost
+// nothing before they are used.
+//
+// Differs: the topic of message traces is always there, as if traceTopicEnable was
+// set: clients that trace send to it without asking.
 func (t *Table) bootTopics() []protocol.TopicConfig {
 	topic := func(name string, queues int, perm protocol.Perm) protocol.TopicConfig {
 		return protocol.TopicConfig{Name: name, ReadQueues: queues, WriteQueues: queues, Perm: perm}
@@ -117,6 +123,7 @@ func (t *Table) bootTopics() []protocol.TopicConfig {
 		topic("SELF_TEST_TOPIC", 1, readWrite),
 		topic("BenchmarkTest", 1024, readWrite),
 		topic("OFFSET_MOVED_EVENT", 1, readWrite),
+		topic(message.TraceTopic, 1, readWrite),
 	}
 	if t.o.Cluster != "" {
 		boot = append(boot, topic(t.o.Cluster, 16, readWrite|protocol.PermInherit))
@@ -194,23 +201,31 @@ func (t *Table) Ensure(now time.Time, configs ...protocol.TopicConfig) (changed 
 	return true, nil
 }
 
-// Put creates a topic or replaces its config whole. An identical one changes
-// nothing. Java: TopicConfigManager.updateTopicConfig.
+// Put creates topics or replaces their configs whole, all in one change or, on an
+// error, none. Identical ones change nothing. Of two with one name the last
+// counts. Java: TopicConfigManager.updateTopicConfig, updateTopicConfigList.
 //
 // Errors: *protocol.Error of code InvalidParameter for an illegal name, a
 // system topic or a config out of range; what the save returned.
-func (t *Table) Put(now time.Time, c protocol.TopicConfig) (changed bool, err error) {
-	if err := t.check(c); err != nil {
-		return false, err
+func (t *Table) Put(now time.Time, configs ...protocol.TopicConfig) (changed bool, err error) {
+	for _, c := range configs {
+		if err := t.check(c); err != nil {
+			return false, err
+		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.state.Load()
-	if old := s.find(c.Name); old != nil && old.config == c {
+	s := t.state.Load().clone()
+	var put []*topic
+	for _, c := range configs {
+		if old := s.find(c.Name); old == nil || old.config != c {
+			put = append(put, s.put(c))
+		}
+	}
+	if len(put) == 0 {
 		return false, nil
 	}
-	s = s.clone()
-	if err := t.commitLocked(now, s, s.put(c)); err != nil {
+	if err := t.commitLocked(now, s, put...); err != nil {
 		return false, err
 	}
 	return true, nil

@@ -59,6 +59,7 @@ func TestBootTopics(t *testing.T) {
 	want := []protocol.TopicConfig{
 		{Name: "BenchmarkTest", ReadQueues: 1024, WriteQueues: 1024, Perm: 6},
 		{Name: "OFFSET_MOVED_EVENT", ReadQueues: 1, WriteQueues: 1, Perm: 6},
+		{Name: "RMQ_SYS_TRACE_TOPIC", ReadQueues: 1, WriteQueues: 1, Perm: 6},
 		{Name: "SELF_TEST_TOPIC", ReadQueues: 1, WriteQueues: 1, Perm: 6},
 		{Name: "TBW102", ReadQueues: 8, WriteQueues: 8, Perm: 7},
 		{Name: "broker-a", ReadQueues: 1, WriteQueues: 1, Perm: 7},
@@ -70,16 +71,16 @@ func TestBootTopics(t *testing.T) {
 	assert.NotZero(t, version.Timestamp)
 
 	got, _ = open(t, noAutoCreate).Snapshot()
-	assert.Equal(t, slices.Delete(want, 3, 4), got)
+	assert.Equal(t, slices.Delete(want, 4, 5), got)
 	template, ok := open(t, func(o *Options) { o.DefaultQueues = 3 }).Get("TBW102")
 	assert.True(t, ok)
 	assert.Equal(t, 3, template.WriteQueues)
-	for _, absent := range []string{"RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_c", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRACE_TOPIC", "c_REPLY_TOPIC"} {
+	for _, absent := range []string{"RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_c", "SCHEDULE_TOPIC_XXXX", "c_REPLY_TOPIC"} {
 		_, ok := open(t).Get(absent)
 		assert.False(t, ok, absent)
 	}
 	one, _ := open(t, func(o *Options) { o.Broker = "c" }).Snapshot()
-	assert.Len(t, one, 5, "cluster and broker of one name")
+	assert.Len(t, one, 6, "cluster and broker of one name")
 }
 
 func TestIllegalClusterOrBrokerNameIsRefused(t *testing.T) {
@@ -89,14 +90,15 @@ func TestIllegalClusterOrBrokerNameIsRefused(t *testing.T) {
 	}
 }
 
-func TestAConfigurationMayAskForTraces(t *testing.T) {
-	table := open(t)
-	changed, err := table.Ensure(t0, config(message.TraceTopic, 1))
+func TestAConfigurationMayAskForMoreRoomForTraces(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "topics.json")
+	changed, err := open(t, file(path)).Ensure(t0, config(message.TraceTopic, 3))
 	require.NoError(t, err)
 	assert.True(t, changed)
+	table := open(t, file(path))
 	c, ok := table.Get(message.TraceTopic)
 	assert.True(t, ok)
-	assert.Equal(t, config(message.TraceTopic, 1), c)
+	assert.Equal(t, config(message.TraceTopic, 3), c, "it keeps its queues")
 	_, err = table.Ensure(t0, config(message.TraceTopic, MaxQueues+1))
 	require.Error(t, err)
 	_, err = table.Put(t0, config(message.TraceTopic, 2))
@@ -217,9 +219,10 @@ func TestAutoCreateFollowsTheTemplate(t *testing.T) {
 	c, _, err = table.AutoCreate(t0, "own", "template", 100)
 	require.NoError(t, err)
 	assert.Equal(t, protocol.TopicConfig{Name: "own", ReadQueues: 2, WriteQueues: 2, Perm: protocol.PermWrite, SysFlag: 1}, c)
-	c, _, err = table.AutoCreate(t0, "RMQ_SYS_TRACE_TOPIC", message.AutoCreateTopic, 4)
+	c, created, err = table.AutoCreate(t0, "RMQ_SYS_TRACE_TOPIC", message.AutoCreateTopic, 4)
 	require.NoError(t, err, "tracing producers rely on it")
-	assert.Equal(t, 4, c.WriteQueues)
+	assert.False(t, created)
+	assert.Equal(t, 1, c.WriteQueues)
 }
 
 func TestAutoCreateWithoutATemplate(t *testing.T) {
@@ -333,7 +336,7 @@ func TestFileIsReadableByPeopleAndInTheReferencesShape(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(data, &shape))
 	assert.Equal(t, map[string]int64{"counter": 1, "stateVersion": 0, "timestamp": t0.UnixMilli()}, shape.DataVersion)
-	assert.Len(t, shape.TopicConfigTable, 7)
+	assert.Len(t, shape.TopicConfigTable, 8)
 }
 
 func TestFailedSaveChangesNothing(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/pocketmq/pocketmq"
 )
 
-// TraceTopic is where official clients send their traces. Brokers do not make
-// it by themselves: name it in ClusterConfig.Topics.
+// TraceTopic is where official clients send their traces. It is there from the
+// start, with one queue.
 const TraceTopic = "RMQ_SYS_TRACE_TOPIC"
 
 // Trace configures message traces for producer.WithTrace and consumer.WithTrace,
