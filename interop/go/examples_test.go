@@ -18,6 +18,7 @@ import (
 // examples are the folders of the official repository's examples, with the test
 // that does what the example does.
 var examples = map[string]string{
+	"admin/group":          "TestAdminGroup",
 	"admin/topic":          "TestAdminTopic",
 	"producer/acl":         "TestProducerACL",
 	"producer/async":       "TestProducerAsync",
@@ -33,7 +34,6 @@ var examples = map[string]string{
 
 // skipped are those without a test.
 var skipped = []string{
-	"admin/group",
 	"producer/rpc/async",
 	"producer/rpc/sync",
 	"producer/tls",
