@@ -732,12 +732,14 @@ func (c *churn) verify() {
 		}
 		time.Sleep(c.tm.RebalanceRetry)
 	}
-	limit := c.slack(6 * time.Hour)
-	if !c.virtual {
-		limit = time.Minute
-	}
+	// In real time a slow machine may have much left to do, so it is progress that
+	// counts: the first message that is not finished.
+	limit, since, former := c.slack(6*time.Hour), quiet, ""
 	for why := c.unfinished(); why != ""; why = c.unfinished() {
-		if !assert.LessOrEqual(c.t, time.Since(quiet), limit, "%s: everything is consumed: %s", c.what(), why) {
+		if !c.virtual && why != former {
+			limit, since, former = time.Minute, time.Now(), why
+		}
+		if !assert.LessOrEqual(c.t, time.Since(since), limit, "%s: everything is consumed: %s", c.what(), why) {
 			break
 		}
 		time.Sleep(c.tm.RebalanceRetry)
