@@ -463,3 +463,70 @@ func BenchmarkSubscription(b *testing.B) {
 		g.Subscription("g", "orders")
 	}
 }
+
+func TestAHeartbeatWithoutSubscriptionsKeepsWhatWasTold(t *testing.T) {
+	b := newBench(t)
+	beat := func(session uint64, clientID string, fingerprint int32, subs ...protocol.Subscription) (wanted bool, changes []Change) {
+		r := member(clientID, subs...)
+		r.Fingerprint, r.WithoutSubscriptions = fingerprint, subs == nil
+		changes, wanted = b.Heartbeat(t0, session, b.peer(session), remoteOf(session), r)
+		checkInvariants(t, b.Registry)
+		return wanted, changes
+	}
+	orders := sub("orders", "*", 1)
+	wanted, changes := beat(1, "c1", 7)
+	assert.True(t, wanted, "nothing is known of it")
+	require.Len(t, changes, 1)
+	assert.Equal(t, []string{"c1"}, changes[0].Joined, "but it is a member")
+	_, ok := b.Subscription("g", "orders")
+	assert.False(t, ok)
+	differs, _ := b.Differ("g")
+	assert.False(t, differs)
+
+	wanted, changes = beat(1, "c1", 7, orders)
+	assert.False(t, wanted)
+	require.Len(t, changes, 1)
+	assert.Equal(t, []uint64{1}, notified(changes[0]), "the group has a topic now")
+	wanted, changes = beat(1, "c1", 7)
+	assert.False(t, wanted)
+	assert.Empty(t, changes)
+	_, ok = b.Subscription("g", "orders")
+	assert.True(t, ok)
+	snap, _ := b.Snapshot("g")
+	assert.Equal(t, []protocol.Subscription{orders}, snap.Members[0].Subscriptions)
+
+	// Another member has a fingerprint of its own, which is none of the first's business.
+	wanted, _ = beat(2, "c2", 8)
+	assert.True(t, wanted)
+	differs, _ = b.Differ("g")
+	assert.False(t, differs, "who has told nothing agrees with everybody")
+	wanted, _ = beat(2, "c2", 8, orders)
+	assert.False(t, wanted)
+	for range 2 {
+		wanted, _ = beat(1, "c1", 7)
+		assert.False(t, wanted)
+		wanted, _ = beat(2, "c2", 8)
+		assert.False(t, wanted)
+	}
+	wanted, _ = beat(1, "c1", 9)
+	assert.True(t, wanted, "it subscribes to something else by now")
+	wanted, _ = beat(1, "c1", 9, orders, sub("more", "*", 1))
+	assert.False(t, wanted)
+
+	// A new session knows nothing.
+	b.ConnClosed(1)
+	wanted, _ = beat(3, "c1", 9)
+	assert.True(t, wanted)
+}
+
+func TestMembersSayWhatTheyAreWrittenIn(t *testing.T) {
+	b := newBench(t)
+	r := member("c1", sub("orders", "*", 1))
+	r.Language, r.Version = "JAVA", 479
+	b.beat(t0, 1, r)
+	snap, _ := b.Snapshot("g")
+	assert.Equal(t, []any{"JAVA", 479}, []any{snap.Members[0].Language, snap.Members[0].Version})
+	peers := b.Peers("g")
+	assert.Equal(t, map[string]protocol.Peer{"c1": b.peer(1)}, peers)
+	assert.Empty(t, b.Peers("nobody's"))
+}
