@@ -94,19 +94,41 @@ func (b *inbox) distinct() int {
 // wait waits until n different messages have come, and returns all that have.
 func (b *inbox) wait(t *testing.T, n int) []received {
 	t.Helper()
+	b.until(func() bool { return b.distinct() >= n })
+	require.GreaterOrEqual(t, b.distinct(), n, "messages consumed within %v", patience)
+	return b.all()
+}
+
+// waitFor waits for messages by id, and returns how many of them have come.
+func (b *inbox) waitFor(ids map[string]bool) (found int) {
+	b.until(func() bool {
+		messages := byID(b.all())
+		found = 0
+		for id := range ids {
+			if _, ok := messages[id]; ok {
+				found++
+			}
+		}
+		return found == len(ids)
+	})
+	return found
+}
+
+// until waits until enough holds, which it asks after each message.
+func (b *inbox) until(enough func() bool) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for {
 		b.mu.Lock()
 		changed := b.changed
 		b.mu.Unlock()
-		if b.distinct() >= n {
-			return b.all()
+		if enough() {
+			return
 		}
 		select {
 		case <-changed:
 		case <-late.C:
-			require.GreaterOrEqual(t, b.distinct(), n, "messages consumed within %v", patience)
+			return
 		}
 	}
 }

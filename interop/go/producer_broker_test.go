@@ -2,7 +2,9 @@ package interop_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/apache/rocketmq-client-go/v2/producer"
@@ -82,9 +84,70 @@ func TestRetryOnAnotherBroker(t *testing.T) {
 	assert.Len(t, send("back "), 2)
 
 	box := consume(t, c, topic, everything)
-	messages := byID(box.wait(t, len(acked)))
-	for id := range acked {
-		assert.Contains(t, messages, id)
+	report(t, "producer/retry", len(acked), box.waitFor(acked), "5 refused by a broker, one broker killed and restarted")
+}
+
+// TestProducersWhileABrokerCrashes: four producers go on sending while one of two
+// brokers is killed and comes back. What was acknowledged is there.
+func TestProducersWhileABrokerCrashes(t *testing.T) {
+	t.Parallel()
+	c := start(t, pocketmq.ClusterConfig{Groups: []pocketmq.BrokerGroup{{Name: "broker-a"}, {Name: "broker-b"}}})
+	topic := rmqtest.Topic(t, c, 4)
+	var mu sync.Mutex // guards the two below
+	acked, failed := make(map[string]bool), 0
+	var senders sync.WaitGroup
+	stop := make(chan struct{})
+	for s := range 4 {
+		p := rmqtest.Producer(t, c, producer.WithRetry(2), producer.WithSendMsgTimeout(500*time.Millisecond))
+		senders.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				r, err := p.SendSync(t.Context(), primitive.NewMessage(topic, fmt.Append(nil, s, "/", i)))
+				mu.Lock()
+				if err != nil || r.Status != primitive.SendOK {
+					failed++
+				} else {
+					acked[r.MsgID] = true
+				}
+				mu.Unlock()
+			}
+		})
 	}
-	report(t, "producer/retry", 3*n, box.distinct(), "5 refused by a broker, one broker killed and restarted")
+	some := c.Inject(pocketmq.Fault{Code: protocol.CodeSendMessage}) // counts only
+	more := func() { require.NoError(t, some.Wait(t.Context(), some.Hits()+100)) }
+	for range 3 {
+		more()
+		require.NoError(t, c.Kill("broker-a", 0))
+		more()
+		require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
+	}
+	more()
+	close(stop)
+	senders.Wait()
+	box := consume(t, c, topic, everything)
+	report(t, "producer/crash", len(acked), box.waitFor(acked), fmt.Sprintf("%d sends failed at their producer, 3 crashes", failed))
+}
+
+// TestOneNameServerOfThreeIsEnough: the client goes round its name servers.
+func TestOneNameServerOfThreeIsEnough(t *testing.T) {
+	t.Parallel()
+	c := start(t, pocketmq.ClusterConfig{NameServers: 3})
+	p := rmqtest.Producer(t, c)
+	first := rmqtest.Topic(t, c, 4)
+	sent := len(sendSync(t, p, first, 20, nil))
+	box := consume(t, c, first, everything)
+	box.wait(t, sent)
+	require.NoError(t, c.KillNameServer(0))
+	second := rmqtest.Topic(t, c, 4)
+	sent += len(sendSync(t, p, second, 20, nil))
+	require.NoError(t, c.KillNameServer(2))
+	third := rmqtest.Topic(t, c, 4)
+	sent += len(sendSync(t, p, third, 20, nil))
+	boxes := consume(t, c, second, everything).wait(t, 20)
+	boxes = append(boxes, consume(t, c, third, everything).wait(t, 20)...)
+	report(t, "producer/name servers", sent, box.distinct()+len(byID(boxes)), "2 of 3 name servers killed")
 }

@@ -172,6 +172,9 @@ func readSettings(into *settings) consumer.Option { return readOptions[consumer.
 func readOptions[F ~func(*O), O any](into *settings) F {
 	return func(options *O) {
 		into.clientID = field(options, "ClientIP").String() + "@" + field(options, "InstanceName").String()
+		if unit := field(options, "UnitName").String(); unit != "" {
+			into.clientID += "@" + unit
+		}
 		into.group = field(options, "GroupName").String()
 		into.namespace = field(options, "Namespace").String()
 		into.broadcasting = consumer.MessageModel(field(options, "ConsumerModel").Int()) == consumer.BroadCasting

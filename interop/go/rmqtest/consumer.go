@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -36,11 +37,13 @@ const handlersWithin = 10 * time.Second
 // The official default is kept, with its surprise: a group without a committed
 // offset starts at the end of a queue, but at its beginning when the queue still
 // holds its first message. Pass
-// consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset) to be sure. A
-// handler that panics counts as neither consumed nor failed: the message stays.
+// consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset) to be sure.
+//
+// What a handler panics with goes to t.Log, and on: the official client makes
+// nothing of it, the message is neither consumed nor does it come again.
 func Consumer(t testing.TB, c *pocketmq.Cluster, group string, opts ...consumer.Option) rocketmq.PushConsumer {
 	t.Helper()
-	m := &member{t: t, cluster: c}
+	m := &member{t: t, cluster: c, wait: handlersWithin}
 	p := &pushConsumer{member: m}
 	all := m.options(group, opts)
 	var err error
@@ -57,7 +60,7 @@ func Consumer(t testing.TB, c *pocketmq.Cluster, group string, opts ...consumer.
 // it. Subscribe it or Assign queues, then Start it. All else is as for Consumer.
 func PullConsumer(t testing.TB, c *pocketmq.Cluster, group string, opts ...consumer.Option) rocketmq.PullConsumer {
 	t.Helper()
-	m := &member{t: t, cluster: c}
+	m := &member{t: t, cluster: c, wait: handlersWithin}
 	p := &pullConsumer{member: m}
 	all := m.options(group, opts)
 	var err error
@@ -75,7 +78,8 @@ type member struct {
 	t        testing.TB
 	cluster  *pocketmq.Cluster
 	set      settings
-	shutdown func() error // the official one
+	shutdown func() error  // the official one
+	wait     time.Duration // for handlers
 
 	mu       sync.Mutex // guards the fields below; leaf
 	topics   []string   // subscribed, without the namespace
@@ -198,13 +202,13 @@ func (m *member) stop() error {
 	if finished == nil {
 		return err
 	}
-	late := time.NewTimer(handlersWithin)
+	late := time.NewTimer(m.wait)
 	defer late.Stop()
 	select {
 	case <-finished:
 		return err
 	case <-late.C:
-		return errors.Join(err, fmt.Errorf("handlers of group %s still run %v after Shutdown: let them end with their context or with the test's", m.set.group, handlersWithin))
+		return errors.Join(err, fmt.Errorf("handlers of group %s still run %v after Shutdown: let them end with the test", m.set.group, m.wait))
 	}
 }
 
@@ -247,6 +251,12 @@ func (p *pushConsumer) Subscribe(topic string, selector consumer.MessageSelector
 			return consumer.ConsumeRetryLater, nil // nobody looks at it: the queue is dropped
 		}
 		defer p.leave()
+		defer func() {
+			if v := recover(); v != nil {
+				p.t.Logf("rmqtest: the handler of group %s panicked: %v\n%s", p.set.group, v, debug.Stack())
+				panic(v)
+			}
+		}()
 		return handler(ctx, msgs...)
 	})
 }

@@ -2,6 +2,7 @@ package rmqtest_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -88,6 +89,80 @@ func TestShutdownWaitsForHandlersAndLetsNoneBeginAfterwards(t *testing.T) {
 	close(release)
 	require.NoError(t, <-down)
 	assert.Equal(t, 1, handled)
+}
+
+func TestShutdownNamesTheGroupWhoseHandlersDoNotEnd(t *testing.T) {
+	c := run(t, pocketmq.ClusterConfig{})
+	running, release := make(chan struct{}), make(chan struct{})
+	down := make(chan error, 1)
+	inner := fake(t, func(t *fakeT) {
+		topic := rmqtest.Topic(t, c, 1)
+		co := rmqtest.Consumer(t, c, "stubborn", consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
+		rmqtest.WaitForHandlers(co, time.Millisecond)
+		assert.NoError(t.TB, co.Subscribe(topic, all, func(context.Context, ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+			close(running)
+			<-release
+			return consumer.ConsumeSuccess, nil
+		}))
+		assert.NoError(t.TB, co.Start())
+		_, err := rmqtest.Producer(t, c).SendSync(t.Context(), primitive.NewMessage(topic, []byte("x")))
+		assert.NoError(t.TB, err)
+		<-running
+		down <- co.Shutdown()
+	})
+	close(release)
+	require.ErrorContains(t, <-down, "handlers of group stubborn still run")
+	assert.True(t, inner.failed, "its clean-up says so too")
+}
+
+func TestAPanicOfAHandlerIsShown(t *testing.T) {
+	c := run(t, pocketmq.ClusterConfig{})
+	inner := fake(t, func(t *fakeT) {
+		topic := rmqtest.Topic(t, c, 1)
+		co := rmqtest.Consumer(t, c, "G", consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
+		running := make(chan struct{})
+		assert.NoError(t.TB, co.Subscribe(topic, all, func(context.Context, ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+			defer close(running)
+			panic("out of paper")
+		}))
+		assert.NoError(t.TB, co.Start())
+		_, err := rmqtest.Producer(t, c).SendSync(t.Context(), primitive.NewMessage(topic, []byte("x")))
+		assert.NoError(t.TB, err)
+		<-running
+	}) // the consumer has been shut down, which waits for the handler
+	require.Len(t, inner.logs, 1)
+	assert.Contains(t, inner.logs[0], "handler of group G panicked: out of paper")
+	assert.Contains(t, inner.logs[0], "TestAPanicOfAHandlerIsShown")
+	assert.False(t, inner.failed)
+}
+
+// TestClientsMayEndAfterTheirCluster: a test that closes its cluster itself does
+// that before its clean-ups.
+func TestClientsMayEndAfterTheirCluster(t *testing.T) {
+	c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Transport: pocketmq.TCP("127.0.0.1")})
+	require.NoError(t, err)
+	begun := time.Time{}
+	inner := fake(t, func(t *fakeT) {
+		topic := rmqtest.Topic(t, c, 4)
+		for _, orderly := range []bool{false, true} {
+			got := make(chan struct{}, 10)
+			co := rmqtest.Consumer(t, c, "G-"+fmt.Sprint(orderly), consumer.WithConsumerOrder(orderly), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
+			assert.NoError(t.TB, co.Subscribe(topic, all, func(context.Context, ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+				got <- struct{}{}
+				return consumer.ConsumeSuccess, nil
+			}))
+			assert.NoError(t.TB, co.Start())
+			_, err := rmqtest.Producer(t, c).SendSync(t.Context(), primitive.NewMessage(topic, []byte("x")))
+			assert.NoError(t.TB, err)
+			<-got
+		}
+		rmqtest.Admin(t, c)
+		assert.NoError(t.TB, c.Close())
+		begun = time.Now()
+	})
+	assert.False(t, inner.failed, "%q", inner.logs)
+	fmt.Printf("interop: kit/clients after their cluster: 2 consumers, 2 producers and an admin ended in %v\n", time.Since(begun).Round(time.Millisecond))
+	assert.Less(t, time.Since(begun), 20*time.Second)
 }
 
 func TestAFailedMessageOfANewGroupComesAgainAtOnce(t *testing.T) {
