@@ -17,7 +17,7 @@ import (
 // for traces.
 func TestProducerTrace(t *testing.T) {
 	t.Parallel()
-	c := start(t, pocketmq.ClusterConfig{Topics: map[string]int{rmqtest.TraceTopic: 1}})
+	c := start(t, pocketmq.ClusterConfig{})
 	topic := rmqtest.Topic(t, c, 4)
 	box := consume(t, c, topic, everything)
 	traces := consumeOurs(t, c, rmqtest.TraceTopic, pocketmq.Filter{})

@@ -109,7 +109,7 @@ func TestAnAdminOfTheOfficialClient(t *testing.T) {
 func TestTracesWorkForSeveralClustersOfAProcess(t *testing.T) {
 	for i := range 2 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{rmqtest.TraceTopic: 1}})
+			c := run(t, pocketmq.ClusterConfig{})
 			topic := rmqtest.Topic(t, c, 1)
 			traced := c.Inject(pocketmq.Fault{Topic: rmqtest.TraceTopic, Code: 10})
 			p := rmqtest.Producer(t, c, producer.WithTrace(rmqtest.Trace()))

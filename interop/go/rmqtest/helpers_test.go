@@ -67,12 +67,15 @@ func fake(t *testing.T, f func(t *fakeT)) *fakeT {
 	return inner
 }
 
-// runTest runs a test outside of go test, and prints nothing but what it prints.
+// runTest runs a test outside of go test, once, and prints nothing but what it
+// prints.
 func runTest(name string, f func(t *testing.T)) bool {
-	verbose := flag.Lookup("test.v").Value
-	was := verbose.String()
-	_ = verbose.Set("false") // a legal value
-	defer func() { _ = verbose.Set(was) }()
+	for name, value := range map[string]string{"test.v": "false", "test.count": "1"} {
+		setting := flag.Lookup(name).Value
+		was := setting.String()
+		_ = setting.Set(value) // a legal value
+		defer func() { _ = setting.Set(was) }()
+	}
 	return testing.RunTests(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{{Name: name, F: f}})
 }
 
