@@ -81,16 +81,25 @@ func (a *Admin) Close() error {
 // TopicConfig describes a topic for CreateTopic.
 type TopicConfig struct {
 	Name        string
-	ReadQueues  int      // per broker [8]
-	WriteQueues int      // per broker [as ReadQueues]
-	Perm        Perm     // [PermRead | PermWrite]
-	Brokers     []string // broker groups; nil = every master
+	ReadQueues  int  // per broker [8]
+	WriteQueues int  // per broker [as ReadQueues]
+	Perm        Perm // [PermRead | PermWrite]
+
+	// Order fixes the queues that the topic's messages are sent to: all write queues
+	// of all its brokers, also of one that is down, or that must not be written. So
+	// a sharding key means the same queue whatever happens, and what belongs to a
+	// broker that is down fails instead of going elsewhere. A broker that is added
+	// later gets nothing before the topic is created anew. RocketMQ: updateTopic -o.
+	Order bool
+
+	Brokers []string // broker groups; nil = every master
 }
 
 // TopicRoute tells where a topic lies.
 type TopicRoute struct {
-	Queues  []QueueData  // sorted by broker name
-	Brokers []BrokerData // sorted by broker name
+	OrderConf string       // of an ordered topic: the queues to send to, "broker-a:4;broker-b:4"; "" = not ordered
+	Queues    []QueueData  // sorted by broker name
+	Brokers   []BrokerData // sorted by broker name
 }
 
 // QueueData is a topic's share on one broker group.
@@ -111,9 +120,13 @@ type BrokerData struct {
 // read queues than before make the messages of the others unreadable until
 // they are raised again.
 //
+// The order of an ordered topic is noted at every name server, after the brokers;
+// that of one that is not ordered any more is taken from them first. With
+// t.Brokers that goes for those broker groups only, the others stay as they are.
+//
 // Errors: ErrIllegalName for a bad or reserved name, ErrInvalidConfig for bad
-// numbers or an unknown broker, ErrUnreachable; brokers that took the topic
-// before another failed keep it.
+// numbers or an unknown broker, ErrUnreachable; brokers and name servers that
+// took the topic before another failed keep it.
 func (a *Admin) CreateTopic(ctx context.Context, t TopicConfig) error {
 	if err := a.life.use(); err != nil {
 		return err
@@ -144,11 +157,23 @@ func (a *Admin) CreateTopic(ctx context.Context, t TopicConfig) error {
 	if err != nil {
 		return fmt.Errorf("create topic %s: %w", t.Name, err)
 	}
-	config := protocol.TopicConfig{Name: t.Name, ReadQueues: t.ReadQueues, WriteQueues: t.WriteQueues, Perm: t.Perm}
+	config := protocol.TopicConfig{Name: t.Name, ReadQueues: t.ReadQueues, WriteQueues: t.WriteQueues, Perm: t.Perm, Order: t.Order}
+	if !t.Order {
+		// First: a broker that hears of the order from a name server marks the topic.
+		if err := a.unorder(ctx, t.Name, t.Brokers); err != nil {
+			return fmt.Errorf("create topic %s: %w", t.Name, err)
+		}
+	}
 	var errs []error
 	for _, b := range brokers {
 		if _, err := ask(ctx, a, b.addr, protocol.BrokerConn.CreateTopic, &protocol.CreateTopicRequest{Config: config}); err != nil {
 			errs = append(errs, fmt.Errorf("create topic %s on %s: %w", t.Name, b.name, err))
+		}
+	}
+	if len(errs) == 0 && t.Order {
+		// Last: its queues are there when producers hear of them.
+		if err := a.order(ctx, t.Name, t.WriteQueues, brokers, len(t.Brokers) == 0); err != nil {
+			errs = append(errs, fmt.Errorf("create topic %s: %w", t.Name, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -191,7 +216,10 @@ func (a *Admin) deleteTopic(ctx context.Context, topic string) error {
 		return err
 	}
 	return a.client.EachNameServer(ctx, func(ctx context.Context, conn protocol.NameServerConn) error {
-		_, err := conn.DeleteTopic(ctx, q)
+		if _, err := conn.DeleteTopic(ctx, &protocol.DeleteTopicRouteRequest{Topic: topic}); err != nil {
+			return err
+		}
+		_, err := conn.DeleteKVConfig(ctx, &protocol.DeleteKVConfigRequest{Namespace: protocol.NamespaceOrderTopic, Key: topic})
 		return err
 	})
 }
@@ -269,7 +297,7 @@ func (a *Admin) Route(ctx context.Context, topic string) (*TopicRoute, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &TopicRoute{}
+	out := &TopicRoute{OrderConf: r.OrderConf}
 	for _, q := range r.Queues {
 		out.Queues = append(out.Queues, QueueData{q.BrokerName, q.ReadQueues, q.WriteQueues, q.Perm})
 	}

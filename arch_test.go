@@ -54,6 +54,9 @@ var allowedImports = map[string]map[string]string{
 	"internal/routetable": {
 		"protocol": "registrations come in, routes go out",
 	},
+	"internal/kvconfig": {
+		"internal/statefile": "the KV configuration outlives the name server",
+	},
 	"internal/topics": {
 		"internal/statefile": "the topic table outlives the broker",
 		"message":            "reserved and system topics",
@@ -94,6 +97,7 @@ var allowedImports = map[string]map[string]string{
 		"internal/consume":    "wiring: the engine of a Consumer",
 		"internal/delay":      "wiring: delayed messages",
 		"internal/groups":     "wiring: the broker's consumers and producers",
+		"internal/kvconfig":   "wiring: the name server's KV configuration",
 		"internal/longpoll":   "wiring: held pulls",
 		"internal/memnet":     "wiring: the in-memory Transport",
 		"internal/offsets":    "wiring: committed offsets",
@@ -240,7 +244,7 @@ var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "NewTimer",
 
 // purePackages are told the time by their callers: the same input gives the
 // same answer, and their tests need no bubble.
-var purePackages = []string{"message", "protocol", "rebalance", "fault", "filter", "internal/routetable", "internal/offsets", "internal/groups", "internal/queuelock"}
+var purePackages = []string{"message", "protocol", "rebalance", "fault", "filter", "internal/routetable", "internal/offsets", "internal/groups", "internal/queuelock", "internal/kvconfig"}
 
 // allowedVars lists package-level variables that are neither sentinel errors
 // nor interface checks, with why each is not state: file -> name -> why.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 const registerTimeout = 500 * time.Millisecond
 
 // registrar keeps a broker registered with every name server. Name servers
-// know nothing of each other, so each gets the whole topic table.
-// Java: BrokerOuterAPI.
+// know nothing of each other: each gets the whole topic table, again and again,
+// and in between, when topics have changed, those. Java: BrokerOuterAPI.
 type registrar struct {
 	r *brokerRun
 
@@ -32,12 +33,24 @@ type nameServerLink struct {
 	addr    string
 	conn    protocol.NameServerConn // nil: dial first
 	backoff client.Backoff          // before it is dialled again
+
+	// has is the counter of the newest table that it has acknowledged, hasNothing when
+	// that is not certain: then it gets all of it. A registration with what has
+	// changed only leaves other topics as they are there, also those whose write
+	// permission was wiped.
+	has     int64
+	ordered map[string]string // what its last answer called ordered topics
 }
+
+// hasNothing is nameServerLink.has of a name server that may have nothing.
+const hasNothing = -1
+
+func newLink(addr string) *nameServerLink { return &nameServerLink{addr: addr, has: hasNothing} }
 
 func newRegistrar(r *brokerRun) *registrar {
 	g := &registrar{r: r, turn: make(chan struct{}, 1)}
 	for _, addr := range r.cfg.NameServers {
-		g.links = append(g.links, &nameServerLink{addr: addr})
+		g.links = append(g.links, newLink(addr))
 	}
 	return g
 }
@@ -64,9 +77,9 @@ func (g *registrar) add(ctx context.Context, addr string) error {
 			return nil
 		}
 	}
-	l := &nameServerLink{addr: addr}
+	l := newLink(addr)
 	g.links = append(g.links, l)
-	return g.each(ctx, []*nameServerLink{l}, registerTimeout, g.registerAt)
+	return g.send(ctx, []*nameServerLink{l}, registerTimeout)
 }
 
 // remove ends the session with addr for good.
@@ -109,9 +122,27 @@ func (g *registrar) registerLocked(ctx context.Context, timeout time.Duration) e
 		return nil // it has said goodbye
 	}
 	_, version := g.r.topics.Snapshot()
-	err := g.each(ctx, g.links, timeout, g.registerAt)
+	err := g.send(ctx, g.links, timeout)
 	if err == nil {
 		g.known = version.Counter
+	}
+	return err
+}
+
+// send registers with the given name servers and notes what they say about
+// ordered topics. That changes the topic table, but no route. The caller holds
+// turn.
+func (g *registrar) send(ctx context.Context, links []*nameServerLink, timeout time.Duration) error {
+	err := g.each(ctx, links, timeout, g.registerAt)
+	for _, l := range links {
+		marked, merr := g.r.topics.MarkOrdered(time.Now(), maps.Keys(l.ordered))
+		switch {
+		case merr != nil:
+			g.r.log.Warn("ordered topics not noted", "err", merr)
+		case len(marked) > 0:
+			g.r.log.Info("topics are ordered", "topics", marked, "by", l.addr)
+		}
+		l.ordered = nil
 	}
 	return err
 }
@@ -133,13 +164,24 @@ func (g *registrar) unregister(ctx context.Context) {
 	}
 }
 
+// registerAt sends what has changed since the table that the name server has.
+// When nothing has, or what it has is not certain, that is all of it: it may
+// have lost some.
 func (g *registrar) registerAt(ctx context.Context, l *nameServerLink) error {
-	topics, version := g.r.topics.Snapshot()
-	_, err := l.conn.RegisterBroker(ctx, &protocol.RegisterBrokerRequest{
+	topics, version := g.r.topics.ChangedSince(l.has)
+	if version.Counter == l.has {
+		topics, version = g.r.topics.Snapshot()
+	}
+	l.has = hasNothing
+	resp, err := l.conn.RegisterBroker(ctx, &protocol.RegisterBrokerRequest{
 		Cluster: g.r.cfg.Cluster, BrokerName: g.r.cfg.Name, BrokerID: protocol.MasterID, Addr: g.r.addr.String(),
 		HeartbeatTimeout: g.r.cfg.Timings.BrokerExpire, Version: version, Topics: topics,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	l.has, l.ordered = version.Counter, resp.OrderTopics
+	return nil
 }
 
 // each calls f for the links at the same time. The caller holds turn.
@@ -169,7 +211,7 @@ func (g *registrar) call(ctx context.Context, l *nameServerLink, f func(context.
 				l.backoff.Failed(time.Now())
 				return err
 			}
-			l.conn = conn
+			l.conn, l.has = conn, hasNothing
 		}
 		err := f(ctx, l)
 		var answered *protocol.Error

@@ -22,6 +22,10 @@ import (
 const (
 	defaultCluster = "DefaultCluster"
 	defaultGroup   = "broker-a"
+
+	// nameServerFolder is in ClusterConfig.Dir and holds the folders of name
+	// servers. No broker's folder has such a name: they end in a number.
+	nameServerFolder = "namesrv"
 )
 
 // ClusterConfig configures a Cluster. Its zero value is one name server and
@@ -33,9 +37,10 @@ type ClusterConfig struct {
 	Groups          []BrokerGroup  // nil = one group "broker-a"
 	Topics          map[string]int // topic -> queues on each group; made before StartCluster returns. On reopening, missing ones are made and counts grow, never shrink. See BrokerConfig.Topics
 
-	// Dir is the data root; each member has the folder <Dir>/<group>-<id>. "" =
-	// throwaway: a temporary folder that Close removes, written without any
-	// fsync, directory sync or metadata sync.
+	// Dir is the data root; each broker has the folder <Dir>/<group>-<id>, each
+	// name server that keeps something <Dir>/namesrv/ns-<number>. "" = throwaway: a
+	// temporary folder that Close removes, written without any fsync, directory
+	// sync or metadata sync.
 	Dir string
 
 	Transport Transport    // nil = a new InMemory(); one that is given is not closed
@@ -266,9 +271,11 @@ func (c *Cluster) closedOr(err error) error {
 }
 
 func (c *Cluster) startNameServer(ctx context.Context, i int, addr string) (*NameServer, error) {
+	name := fmt.Sprintf("ns-%d", i)
 	s, err := newNameServer(NameServerConfig{
-		Name: fmt.Sprintf("ns-%d", i), Addr: addr, Transport: c.transport, Timings: c.cfg.Timings, Logger: c.cfg.Logger,
-	}, c.wire)
+		Name: name, Addr: addr, Dir: filepath.Join(c.dir, nameServerFolder, name),
+		Transport: c.transport, Timings: c.cfg.Timings, Logger: c.cfg.Logger,
+	}, c.wire, c.throwaway)
 	if err != nil {
 		return nil, err
 	}

@@ -92,9 +92,9 @@ func (c *Cluster) KillNameServer(i int) error {
 	})
 }
 
-// RestartNameServer starts name server i again at the same address, with empty
-// tables: brokers are there again once they register next, within
-// Timings.BrokerRegister.
+// RestartNameServer starts name server i again at the same address, with its KV
+// configuration and without routes: brokers are there again once they register
+// next, within Timings.BrokerRegister.
 func (c *Cluster) RestartNameServer(ctx context.Context, i int) error {
 	return c.change(ctx, func(ctx context.Context) error {
 		s := c.NameServer(i)

@@ -9,14 +9,23 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pocketmq/pocketmq/internal/kvconfig"
 	"github.com/pocketmq/pocketmq/internal/routetable"
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
 // NameServerConfig configures a NameServer. It is copied by NewNameServer.
 type NameServerConfig struct {
-	Name      string // node name; "" = "ns-0"
-	Addr      string // host:port to listen on; "" = chosen by the Transport
+	Name string // node name; "" = "ns-0"
+	Addr string // host:port to listen on; "" = chosen by the Transport
+
+	// Dir is the folder of the KV configuration, which is all that a name server
+	// keeps: in the file kvConfig.json, with the version before it beside it, each
+	// change synced before it is acknowledged. It is made by the first change, and
+	// belongs to one name server at a time. "" = memory only. RocketMQ:
+	// kvConfigPath.
+	Dir string
+
 	Transport Transport
 	Timings   Timings
 	Logger    *slog.Logger // nil = silent
@@ -24,14 +33,20 @@ type NameServerConfig struct {
 }
 
 // NameServer holds the routes of a cluster: which brokers there are and which
-// topics they serve. It keeps nothing on disk, knows no other name server, and
-// forgets brokers that fall silent. Safe for concurrent use.
-// Java: NamesrvController, RouteInfoManager.
+// topics they serve. It knows no other name server, and forgets brokers that fall
+// silent. Beside the routes it holds a KV configuration, in which tools note the
+// ordered topics; that is all it keeps on disk, see NameServerConfig.Dir. Safe for
+// concurrent use. Java: NamesrvController, RouteInfoManager, KVConfigManager.
+//
+// Differs: its settings cannot be changed from outside. Routes always carry the
+// order configuration of their topic (orderMessageEnable, which RocketMQ has off
+// by default).
 type NameServer struct {
-	cfg  NameServerConfig
-	wire wiring
-	log  *slog.Logger
-	life life
+	cfg    NameServerConfig
+	nosync bool // the folder of its cluster is thrown away
+	wire   wiring
+	log    *slog.Logger
+	life   life
 
 	run atomic.Pointer[nameServerRun] // nil before Start
 }
@@ -49,6 +64,7 @@ type wiring struct {
 type nameServerRun struct {
 	*NameServer
 	table    *routetable.Table
+	kv       *kvconfig.Table
 	listener protocol.Listener
 	events   *emitter
 	conns    atomic.Uint64 // last connection id
@@ -62,10 +78,10 @@ type nameServerRun struct {
 // NewNameServer checks cfg and starts nothing. An unusable config is
 // ErrInvalidConfig, with all violations listed.
 func NewNameServer(cfg NameServerConfig) (*NameServer, error) {
-	return newNameServer(cfg, wiring{faults: &faults{}})
+	return newNameServer(cfg, wiring{faults: &faults{}}, false)
 }
 
-func newNameServer(cfg NameServerConfig, w wiring) (*NameServer, error) {
+func newNameServer(cfg NameServerConfig, w wiring, throwaway bool) (*NameServer, error) {
 	if cfg.Name == "" {
 		cfg.Name = "ns-0"
 	}
@@ -79,17 +95,25 @@ func newNameServer(cfg NameServerConfig, w wiring) (*NameServer, error) {
 		return nil, err
 	}
 	cfg.Timings = cfg.Timings.withDefaults()
-	s := &NameServer{cfg: cfg, wire: w, log: loggerOf(cfg.Logger, "node", cfg.Name)}
+	s := &NameServer{cfg: cfg, nosync: throwaway, wire: w, log: loggerOf(cfg.Logger, "node", cfg.Name)}
 	s.life.what = "name server " + cfg.Name
 	return s, nil
 }
 
-// Start listens and returns when the name server serves. ctx bounds the start
-// only.
+// Start reads the KV configuration, listens, and returns when the name server
+// serves. ctx bounds the start only.
+//
+// Besides the errors of the Transport: a KV configuration that cannot be read, as
+// when neither kvConfig.json nor the version before it is what was saved, is
+// refused with an error that names the files and the remedy.
 func (s *NameServer) Start(ctx context.Context) error { return s.life.start(ctx, s.open) }
 
 func (s *NameServer) open(ctx context.Context) error {
-	r := &nameServerRun{NameServer: s, table: routetable.New(), events: s.wire.events}
+	kv, err := s.openKV()
+	if err != nil {
+		return err
+	}
+	r := &nameServerRun{NameServer: s, table: routetable.New(), kv: kv, events: s.wire.events}
 	if !s.wire.shared {
 		r.events = newEmitter(s.cfg.OnEvent)
 	}
@@ -253,6 +277,7 @@ func (s *nameServerSession) RegisterBroker(ctx context.Context, q *protocol.Regi
 			})
 		}
 		s.routesChanged(change.Topics)
+		resp.OrderTopics, _ = s.kv.List(protocol.NamespaceOrderTopic)
 		return resp, nil
 	})
 }
@@ -288,6 +313,7 @@ func (s *nameServerSession) GetRoute(ctx context.Context, q *protocol.GetRouteRe
 		if !ok {
 			return nil, protocol.Errorf(protocol.TopicNotExist, "No topic route info in name server for the topic: %s", q.Topic)
 		}
+		route.OrderConf, _ = s.kv.Get(protocol.NamespaceOrderTopic, q.Topic)
 		return &protocol.GetRouteResponse{Route: route}, nil
 	})
 }
@@ -299,21 +325,10 @@ func (s *nameServerSession) GetClusterInfo(ctx context.Context, q *protocol.GetC
 	})
 }
 
-// GetAllTopics lists all topics.
-func (s *nameServerSession) GetAllTopics(ctx context.Context, q *protocol.GetAllTopicsRequest) (*protocol.GetAllTopicsResponse, error) {
-	return serveNS(ctx, s, protocol.CodeGetAllTopics, "", q, func(context.Context, *protocol.GetAllTopicsRequest) (*protocol.GetAllTopicsResponse, error) {
-		return &protocol.GetAllTopicsResponse{Topics: s.table.Topics()}, nil
-	})
-}
-
-// DeleteTopic takes a topic out of the routes.
-func (s *nameServerSession) DeleteTopic(ctx context.Context, q *protocol.DeleteTopicRequest) (*protocol.DeleteTopicResponse, error) {
-	return serveNS(ctx, s, protocol.CodeDeleteTopicInNameServer, q.Topic, q, func(_ context.Context, q *protocol.DeleteTopicRequest) (*protocol.DeleteTopicResponse, error) {
-		if s.table.DeleteTopic(q.Topic) {
-			s.log.Info("topic deleted", "topic", q.Topic)
-			s.routesChanged([]string{q.Topic})
-		}
-		return &protocol.DeleteTopicResponse{}, nil
+// GetBrokerMemberGroup lists the members of one broker group.
+func (s *nameServerSession) GetBrokerMemberGroup(ctx context.Context, q *protocol.GetBrokerMemberGroupRequest) (*protocol.GetBrokerMemberGroupResponse, error) {
+	return serveNS(ctx, s, protocol.CodeGetBrokerMemberGroup, "", q, func(_ context.Context, q *protocol.GetBrokerMemberGroupRequest) (*protocol.GetBrokerMemberGroupResponse, error) {
+		return &protocol.GetBrokerMemberGroupResponse{Group: s.table.Group(q.Cluster, q.BrokerName)}, nil
 	})
 }
 

@@ -5,7 +5,8 @@ package protocol
 // Java: RequestCode, ResponseCode.
 type Code int32
 
-// Request codes. CodeSendMessage stands for the wire codes 10, 310 and 320.
+// Request codes. CodeSendMessage stands for the wire codes 10, 310 and 320,
+// CodeGetUnitTopics for 311, 312 and 313.
 const (
 	CodeSendMessage              Code = 10
 	CodePullMessage              Code = 11
@@ -28,6 +29,9 @@ const (
 	CodeLockQueues               Code = 41
 	CodeUnlockQueues             Code = 42
 	CodeCheckClientConfig        Code = 46
+	CodePutKVConfig              Code = 100
+	CodeGetKVConfig              Code = 101
+	CodeDeleteKVConfig           Code = 102
 	CodeRegisterBroker           Code = 103
 	CodeUnregisterBroker         Code = 104
 	CodeGetRoute                 Code = 105
@@ -36,21 +40,31 @@ const (
 	CodeGetAllGroupConfig        Code = 201
 	CodeGetTopicStats            Code = 202
 	CodeGetConsumerConnection    Code = 203
+	CodeWipeWritePerm            Code = 205
 	CodeGetAllTopics             Code = 206
 	CodeDeleteGroup              Code = 207
 	CodeGetConsumeStats          Code = 208
 	CodeDeleteTopic              Code = 215 // of a broker
 	CodeDeleteTopicInNameServer  Code = 216
+	CodeRegisterTopic            Code = 217
+	CodeListKVConfig             Code = 219
 	CodeResetConsumerOffset      Code = 220 // of a client
 	CodePeerConsumerStatus       Code = 221 // of a client
 	CodeResetOffset              Code = 222
 	CodeGetConsumerStatus        Code = 223
+	CodeGetTopicsByCluster       Code = 224
 	CodeUpdateGroupList          Code = 225
+	CodeGetSystemTopics          Code = 304
 	CodeGetConsumerRunningInfo   Code = 307
 	CodeConsumeMessageDirectly   Code = 309
+	CodeGetUnitTopics            Code = 311
 	CodeCloneGroupOffset         Code = 314
+	CodeUpdateNameServerConfig   Code = 318
+	CodeGetNameServerConfig      Code = 319
 	CodeQueryDataVersion         Code = 322
+	CodeAddWritePerm             Code = 327
 	CodeGetTopicConfig           Code = 351
+	CodeGetBrokerMemberGroup     Code = 901
 	CodeBrokerHeartbeat          Code = 904
 )
 

@@ -46,9 +46,8 @@ type DeleteGroupRequest struct {
 // DeleteGroupResponse acknowledges a DeleteGroupRequest.
 type DeleteGroupResponse struct{}
 
-// DeleteTopicRequest removes a topic from the server asked: a broker drops its
-// queues, offsets and locks, a name server its route. A topic that is not there
-// is no error. Java: DeleteTopicRequestHeader.
+// DeleteTopicRequest removes a topic from a broker, with its queues, offsets and
+// locks. A topic that is not there is no error. Java: DeleteTopicRequestHeader.
 type DeleteTopicRequest struct{ Topic string }
 
 // DeleteTopicResponse acknowledges a DeleteTopicRequest.

@@ -165,8 +165,10 @@ func brokerRows() []row[protocol.BrokerConn] {
 // of protocol.NameServerConn.
 func nameServerRows() []row[protocol.NameServerConn] {
 	return []row[protocol.NameServerConn]{
-		registerBroker(), unregisterBroker(), getRoute(), getClusterInfo(), getAllTopics(), deleteTopicInNameServer(),
-		queryDataVersion(), brokerHeartbeat(),
+		putKVConfig(), getKVConfig(), deleteKVConfig(), registerBroker(), unregisterBroker(), getRoute(), getClusterInfo(),
+		wipeWritePerm(), getAllTopics(), deleteTopicInNameServer(), registerTopic(), listKVConfig(), getTopicsByCluster(),
+		getSystemTopics(), getUnitTopics(), updateNameServerConfig(), getNameServerConfig(), queryDataVersion(),
+		addWritePerm(), getBrokerMemberGroup(), brokerHeartbeat(),
 	}
 }
 

@@ -180,6 +180,58 @@ func (c nameServerClient) GetAllTopics(ctx context.Context, q *protocol.GetAllTo
 	return call(c.client, ctx, getAllTopics(), q)
 }
 
-func (c nameServerClient) DeleteTopic(ctx context.Context, q *protocol.DeleteTopicRequest) (*protocol.DeleteTopicResponse, error) {
+func (c nameServerClient) GetBrokerMemberGroup(ctx context.Context, q *protocol.GetBrokerMemberGroupRequest) (*protocol.GetBrokerMemberGroupResponse, error) {
+	return call(c.client, ctx, getBrokerMemberGroup(), q)
+}
+
+func (c nameServerClient) GetTopicsByCluster(ctx context.Context, q *protocol.GetTopicsByClusterRequest) (*protocol.GetTopicsByClusterResponse, error) {
+	return call(c.client, ctx, getTopicsByCluster(), q)
+}
+
+func (c nameServerClient) GetSystemTopics(ctx context.Context, q *protocol.GetSystemTopicsRequest) (*protocol.GetSystemTopicsResponse, error) {
+	return call(c.client, ctx, getSystemTopics(), q)
+}
+
+func (c nameServerClient) GetUnitTopics(ctx context.Context, q *protocol.GetUnitTopicsRequest) (*protocol.GetUnitTopicsResponse, error) {
+	return call(c.client, ctx, getUnitTopics(), q)
+}
+
+func (c nameServerClient) RegisterTopic(ctx context.Context, q *protocol.RegisterTopicRequest) (*protocol.RegisterTopicResponse, error) {
+	return call(c.client, ctx, registerTopic(), q)
+}
+
+func (c nameServerClient) DeleteTopic(ctx context.Context, q *protocol.DeleteTopicRouteRequest) (*protocol.DeleteTopicRouteResponse, error) {
 	return call(c.client, ctx, deleteTopicInNameServer(), q)
+}
+
+func (c nameServerClient) WipeWritePerm(ctx context.Context, q *protocol.WipeWritePermRequest) (*protocol.WipeWritePermResponse, error) {
+	return call(c.client, ctx, wipeWritePerm(), q)
+}
+
+func (c nameServerClient) AddWritePerm(ctx context.Context, q *protocol.AddWritePermRequest) (*protocol.AddWritePermResponse, error) {
+	return call(c.client, ctx, addWritePerm(), q)
+}
+
+func (c nameServerClient) PutKVConfig(ctx context.Context, q *protocol.PutKVConfigRequest) (*protocol.PutKVConfigResponse, error) {
+	return call(c.client, ctx, putKVConfig(), q)
+}
+
+func (c nameServerClient) GetKVConfig(ctx context.Context, q *protocol.GetKVConfigRequest) (*protocol.GetKVConfigResponse, error) {
+	return call(c.client, ctx, getKVConfig(), q)
+}
+
+func (c nameServerClient) DeleteKVConfig(ctx context.Context, q *protocol.DeleteKVConfigRequest) (*protocol.DeleteKVConfigResponse, error) {
+	return call(c.client, ctx, deleteKVConfig(), q)
+}
+
+func (c nameServerClient) ListKVConfig(ctx context.Context, q *protocol.ListKVConfigRequest) (*protocol.ListKVConfigResponse, error) {
+	return call(c.client, ctx, listKVConfig(), q)
+}
+
+func (c nameServerClient) UpdateNameServerConfig(ctx context.Context, q *protocol.UpdateNameServerConfigRequest) (*protocol.UpdateNameServerConfigResponse, error) {
+	return call(c.client, ctx, updateNameServerConfig(), q)
+}
+
+func (c nameServerClient) GetNameServerConfig(ctx context.Context, q *protocol.GetNameServerConfigRequest) (*protocol.GetNameServerConfigResponse, error) {
+	return call(c.client, ctx, getNameServerConfig(), q)
 }

@@ -192,8 +192,60 @@ func (s recordedNameServer) GetAllTopics(context.Context, *protocol.GetAllTopics
 	return note[protocol.GetAllTopicsResponse](s.r, "GetAllTopics")
 }
 
-func (s recordedNameServer) DeleteTopic(context.Context, *protocol.DeleteTopicRequest) (*protocol.DeleteTopicResponse, error) {
-	return note[protocol.DeleteTopicResponse](s.r, "DeleteTopic")
+func (s recordedNameServer) GetBrokerMemberGroup(context.Context, *protocol.GetBrokerMemberGroupRequest) (*protocol.GetBrokerMemberGroupResponse, error) {
+	return note[protocol.GetBrokerMemberGroupResponse](s.r, "GetBrokerMemberGroup")
+}
+
+func (s recordedNameServer) GetTopicsByCluster(context.Context, *protocol.GetTopicsByClusterRequest) (*protocol.GetTopicsByClusterResponse, error) {
+	return note[protocol.GetTopicsByClusterResponse](s.r, "GetTopicsByCluster")
+}
+
+func (s recordedNameServer) GetSystemTopics(context.Context, *protocol.GetSystemTopicsRequest) (*protocol.GetSystemTopicsResponse, error) {
+	return note[protocol.GetSystemTopicsResponse](s.r, "GetSystemTopics")
+}
+
+func (s recordedNameServer) GetUnitTopics(context.Context, *protocol.GetUnitTopicsRequest) (*protocol.GetUnitTopicsResponse, error) {
+	return note[protocol.GetUnitTopicsResponse](s.r, "GetUnitTopics")
+}
+
+func (s recordedNameServer) RegisterTopic(context.Context, *protocol.RegisterTopicRequest) (*protocol.RegisterTopicResponse, error) {
+	return note[protocol.RegisterTopicResponse](s.r, "RegisterTopic")
+}
+
+func (s recordedNameServer) DeleteTopic(context.Context, *protocol.DeleteTopicRouteRequest) (*protocol.DeleteTopicRouteResponse, error) {
+	return note[protocol.DeleteTopicRouteResponse](s.r, "DeleteTopic")
+}
+
+func (s recordedNameServer) WipeWritePerm(context.Context, *protocol.WipeWritePermRequest) (*protocol.WipeWritePermResponse, error) {
+	return note[protocol.WipeWritePermResponse](s.r, "WipeWritePerm")
+}
+
+func (s recordedNameServer) AddWritePerm(context.Context, *protocol.AddWritePermRequest) (*protocol.AddWritePermResponse, error) {
+	return note[protocol.AddWritePermResponse](s.r, "AddWritePerm")
+}
+
+func (s recordedNameServer) PutKVConfig(context.Context, *protocol.PutKVConfigRequest) (*protocol.PutKVConfigResponse, error) {
+	return note[protocol.PutKVConfigResponse](s.r, "PutKVConfig")
+}
+
+func (s recordedNameServer) GetKVConfig(context.Context, *protocol.GetKVConfigRequest) (*protocol.GetKVConfigResponse, error) {
+	return note[protocol.GetKVConfigResponse](s.r, "GetKVConfig")
+}
+
+func (s recordedNameServer) DeleteKVConfig(context.Context, *protocol.DeleteKVConfigRequest) (*protocol.DeleteKVConfigResponse, error) {
+	return note[protocol.DeleteKVConfigResponse](s.r, "DeleteKVConfig")
+}
+
+func (s recordedNameServer) ListKVConfig(context.Context, *protocol.ListKVConfigRequest) (*protocol.ListKVConfigResponse, error) {
+	return note[protocol.ListKVConfigResponse](s.r, "ListKVConfig")
+}
+
+func (s recordedNameServer) UpdateNameServerConfig(context.Context, *protocol.UpdateNameServerConfigRequest) (*protocol.UpdateNameServerConfigResponse, error) {
+	return note[protocol.UpdateNameServerConfigResponse](s.r, "UpdateNameServerConfig")
+}
+
+func (s recordedNameServer) GetNameServerConfig(context.Context, *protocol.GetNameServerConfigRequest) (*protocol.GetNameServerConfigResponse, error) {
+	return note[protocol.GetNameServerConfigResponse](s.r, "GetNameServerConfig")
 }
 
 type recordedPeer struct{ r *recorder }

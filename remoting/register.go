@@ -40,10 +40,18 @@ func registerBroker() *command[protocol.NameServerConn, protocol.RegisterBrokerR
 		encodeResponse: func(_ site, _ *protocol.RegisterBrokerRequest, r *protocol.RegisterBrokerResponse, f *Frame) {
 			f.putIfAny("haServerAddr", r.HAAddr)
 			f.putIfAny("masterAddr", r.MasterAddr)
+			if r.OrderTopics != nil {
+				f.putTable(r.OrderTopics)
+			}
 		},
 		decodeResponse: func(f *Frame) (*protocol.RegisterBrokerResponse, error) {
 			h := f.header()
-			return &protocol.RegisterBrokerResponse{MasterAddr: h.text("masterAddr"), HAAddr: h.text("haServerAddr")}, nil
+			r := &protocol.RegisterBrokerResponse{MasterAddr: h.text("masterAddr"), HAAddr: h.text("haServerAddr")}
+			v, err := f.body()
+			if err == nil {
+				r.OrderTopics, err = kvTableOf(v)
+			}
+			return r, err
 		},
 	}
 }

@@ -71,14 +71,19 @@ func encodeRoute(r *protocol.TopicRoute) []byte {
 // broker writes a broker group. Java: BrokerData.
 func (w *writer) broker(b *protocol.BrokerData) {
 	w.open('{')
-	w.object("brokerAddrs")
-	for _, id := range sortedKeys(b.Addrs) {
-		w.text(strconv.FormatInt(id, 10), b.Addrs[id])
-	}
-	w.shut('}')
+	w.brokerAddrs(b.Addrs)
 	w.text("brokerName", b.BrokerName)
 	w.text("cluster", b.Cluster)
 	w.bool("enableActingMaster", false)
+	w.shut('}')
+}
+
+// brokerAddrs writes the addresses of a broker group, {} for none.
+func (w *writer) brokerAddrs(addrs map[int64]string) {
+	w.object("brokerAddrs")
+	for _, id := range sortedKeys(addrs) {
+		w.text(strconv.FormatInt(id, 10), addrs[id])
+	}
 	w.shut('}')
 }
 
@@ -88,16 +93,7 @@ func decodeRoute(f *Frame) (r protocol.TopicRoute, err error) {
 		return r, err
 	}
 	r.OrderConf = v.Get("orderTopicConf").Text()
-	for _, q := range v.Get("queueDatas").List() {
-		sysFlag := q.Get("topicSysFlag")
-		if sysFlag.Null() {
-			sysFlag = q.Get("topicSynFlag") // RocketMQ 4
-		}
-		r.Queues = append(r.Queues, protocol.QueueData{
-			BrokerName: q.Get("brokerName").Text(), ReadQueues: q.Get("readQueueNums").int32(0), WriteQueues: q.Get("writeQueueNums").int32(0),
-			Perm: protocol.Perm(q.Get("perm").int32(0)), SysFlag: sysFlag.int32(0),
-		})
-	}
+	r.Queues = queueDatasOf(v.Get("queueDatas"))
 	for _, b := range v.Get("brokerDatas").List() {
 		data, err := brokerOf(b)
 		if err != nil {
@@ -114,6 +110,22 @@ func decodeRoute(f *Frame) (r protocol.TopicRoute, err error) {
 	slices.SortStableFunc(r.Queues, func(a, b protocol.QueueData) int { return cmp.Compare(a.BrokerName, b.BrokerName) })
 	sortBrokers(r.Brokers)
 	return r, nil
+}
+
+// queueDatasOf reads shares of brokers, in the order of the text. Java:
+// QueueData.
+func queueDatasOf(v Value) (queues []protocol.QueueData) {
+	for _, q := range v.List() {
+		sysFlag := q.Get("topicSysFlag")
+		if sysFlag.Null() {
+			sysFlag = q.Get("topicSynFlag") // RocketMQ 4
+		}
+		queues = append(queues, protocol.QueueData{
+			BrokerName: q.Get("brokerName").Text(), ReadQueues: q.Get("readQueueNums").int32(0), WriteQueues: q.Get("writeQueueNums").int32(0),
+			Perm: protocol.Perm(q.Get("perm").int32(0)), SysFlag: sysFlag.int32(0),
+		})
+	}
+	return queues
 }
 
 func sortBrokers(b []protocol.BrokerData) {

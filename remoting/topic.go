@@ -2,7 +2,6 @@ package remoting
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
@@ -77,28 +76,12 @@ func deleteTopic() *command[protocol.BrokerConn, protocol.DeleteTopicRequest, pr
 		name:          "DeleteTopic",
 		codes:         []protocol.Code{protocol.CodeDeleteTopic},
 		method:        protocol.BrokerConn.DeleteTopic,
-		encodeRequest: encodeDeleteTopic,
-		decodeRequest: decodeDeleteTopic,
+		encodeRequest: func(q *protocol.DeleteTopicRequest, f *Frame) { f.put("topic", q.Topic) },
+		decodeRequest: func(f *Frame) (*protocol.DeleteTopicRequest, error) {
+			h := f.header()
+			return &protocol.DeleteTopicRequest{Topic: h.must("topic")}, h.err
+		},
 	}
-}
-
-// deleteTopicInNameServer removes a topic's route. Java:
-// DeleteTopicFromNamesrvRequestHeader.
-func deleteTopicInNameServer() *command[protocol.NameServerConn, protocol.DeleteTopicRequest, protocol.DeleteTopicResponse] {
-	return &command[protocol.NameServerConn, protocol.DeleteTopicRequest, protocol.DeleteTopicResponse]{
-		name:          "DeleteTopic",
-		codes:         []protocol.Code{protocol.CodeDeleteTopicInNameServer},
-		method:        protocol.NameServerConn.DeleteTopic,
-		encodeRequest: encodeDeleteTopic,
-		decodeRequest: decodeDeleteTopic,
-	}
-}
-
-func encodeDeleteTopic(q *protocol.DeleteTopicRequest, f *Frame) { f.put("topic", q.Topic) }
-
-func decodeDeleteTopic(f *Frame) (*protocol.DeleteTopicRequest, error) {
-	h := f.header()
-	return &protocol.DeleteTopicRequest{Topic: h.must("topic")}, h.err
 }
 
 // getTopicStats asks for the bounds of a topic's queues. Java: TopicStatsTable.
@@ -153,27 +136,4 @@ func decodeTopicStats(f *Frame) (*protocol.GetTopicStatsResponse, error) {
 		}
 	})
 	return r, err
-}
-
-// getAllTopics asks a name server for the names of all topics. Java: TopicList.
-func getAllTopics() *command[protocol.NameServerConn, protocol.GetAllTopicsRequest, protocol.GetAllTopicsResponse] {
-	return &command[protocol.NameServerConn, protocol.GetAllTopicsRequest, protocol.GetAllTopicsResponse]{
-		name:          "GetAllTopics",
-		codes:         []protocol.Code{protocol.CodeGetAllTopics},
-		method:        protocol.NameServerConn.GetAllTopics,
-		decodeRequest: empty[protocol.GetAllTopicsRequest],
-		encodeResponse: func(_ site, _ *protocol.GetAllTopicsRequest, r *protocol.GetAllTopicsResponse, f *Frame) {
-			var w writer
-			w.open('{')
-			w.texts("topicList", r.Topics)
-			w.shut('}')
-			f.Body = w.b
-		},
-		decodeResponse: func(f *Frame) (*protocol.GetAllTopicsResponse, error) {
-			v, err := f.object()
-			topics := textsOf(v.Get("topicList"))
-			slices.Sort(topics)
-			return &protocol.GetAllTopicsResponse{Topics: topics}, err
-		},
-	}
 }

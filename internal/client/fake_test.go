@@ -27,6 +27,7 @@ type fakeNameServer struct {
 	err    error         // answered instead of a route
 	hold   chan struct{} // lookups wait for it to be closed; nil: they do not wait
 	asked  []string      // topics, in order
+	kv     map[string]string
 }
 
 type fakeNameServerConn struct {
@@ -91,6 +92,20 @@ func (c *fakeNameServerConn) GetRoute(ctx context.Context, r *protocol.GetRouteR
 	}
 	route.Queues, route.Brokers = slices.Clone(route.Queues), slices.Clone(route.Brokers)
 	return &protocol.GetRouteResponse{Route: route}, nil
+}
+
+func (c *fakeNameServerConn) GetKVConfig(_ context.Context, q *protocol.GetKVConfigRequest) (*protocol.GetKVConfigResponse, error) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.asked = append(c.s.asked, q.Namespace+"/"+q.Key)
+	value, ok := c.s.kv[q.Namespace+"/"+q.Key]
+	switch {
+	case c.s.err != nil:
+		return nil, c.s.err
+	case !ok:
+		return nil, &protocol.Error{Code: protocol.QueryNotFound, Remark: "No config item", Broker: c.s.name}
+	}
+	return &protocol.GetKVConfigResponse{Value: value}, nil
 }
 
 func (c *fakeNameServerConn) GetAllTopics(context.Context, *protocol.GetAllTopicsRequest) (*protocol.GetAllTopicsResponse, error) {

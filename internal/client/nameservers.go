@@ -324,3 +324,27 @@ func (c *Client) AllTopics(ctx context.Context) ([]string, error) {
 		return r.Topics, nil
 	})
 }
+
+// KVConfig returns a value of the KV configuration, as the first name server that
+// has it knows it; found is false when those that answered have none. Errors and
+// blocking as for ClusterInfo. Java: getKVConfig.
+func (c *Client) KVConfig(ctx context.Context, namespace, key string) (value string, found bool, err error) {
+	value, attempts, err := ask(ctx, c.names, true, func(ctx context.Context, conn protocol.NameServerConn) (string, error) {
+		r, err := conn.GetKVConfig(ctx, &protocol.GetKVConfigRequest{Namespace: namespace, Key: key})
+		if err != nil {
+			return "", err
+		}
+		return r.Value, nil
+	})
+	if err != errAllFailed {
+		return value, err == nil, err
+	}
+	for _, a := range attempts {
+		var answer *protocol.Error
+		if errors.As(a.err, &answer) && answer.Code == protocol.QueryNotFound {
+			return "", false, nil
+		}
+	}
+	what := fmt.Sprintf("the KV configuration of %q in %s", key, namespace)
+	return "", false, failure(attempts, "no name server answered for "+what, what+" not known")
+}

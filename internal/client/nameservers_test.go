@@ -497,3 +497,45 @@ func TestAddedNameServerIsAsked(t *testing.T) {
 		assert.NoError(t, err)
 	})
 }
+
+func TestAKVConfigIsThatOfTheFirstNameServerThatHasIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		c := w.client(0)
+		_, found, err := c.KVConfig(t.Context(), "N", "k")
+		require.NoError(t, err)
+		assert.False(t, found, "nobody has it")
+		for _, s := range w.ns {
+			assert.Equal(t, []string{"N/k"}, s.lookups())
+		}
+
+		w.ns[1].kv = map[string]string{"N/k": "v", "N/empty": ""}
+		value, found, err := c.KVConfig(t.Context(), "N", "k")
+		require.NoError(t, err)
+		assert.True(t, found)
+		assert.Equal(t, "v", value)
+		assert.Empty(t, w.ns[2].lookups(), "not asked any more")
+		value, found, err = c.KVConfig(t.Context(), "N", "empty")
+		require.NoError(t, err)
+		assert.True(t, found, "an empty value is one")
+		assert.Empty(t, value)
+
+		w.kill(1)
+		_, found, err = c.KVConfig(t.Context(), "N", "k")
+		require.NoError(t, err, "those that answer have none")
+		assert.False(t, found)
+		w.ns[0].fail(&protocol.Error{Code: protocol.SystemError, Remark: "broken", Broker: "ns-0"})
+		w.ns[2].fail(&protocol.Error{Code: protocol.SystemError, Remark: "broken", Broker: "ns-2"})
+		_, _, err = c.KVConfig(t.Context(), "N", "k")
+		assert.ErrorContains(t, err, `the KV configuration of "k" in N not known: `)
+		assert.ErrorIs(t, err, &protocol.Error{Code: protocol.SystemError})
+		w.kill(0)
+		w.kill(2)
+		_, _, err = c.KVConfig(t.Context(), "N", "k")
+		assert.ErrorIs(t, err, protocol.ErrUnreachable)
+		assert.ErrorContains(t, err, `no name server answered for the KV configuration of "k" in N`)
+		require.NoError(t, c.Close())
+		_, _, err = c.KVConfig(t.Context(), "N", "k")
+		assert.ErrorIs(t, err, protocol.ErrClosed)
+	})
+}

@@ -180,8 +180,60 @@ func (c *nameServerConn) GetAllTopics(ctx context.Context, r *protocol.GetAllTop
 	return call(&c.conn, ctx, false, r, protocol.NameServerConn.GetAllTopics)
 }
 
-func (c *nameServerConn) DeleteTopic(ctx context.Context, r *protocol.DeleteTopicRequest) (*protocol.DeleteTopicResponse, error) {
+func (c *nameServerConn) GetBrokerMemberGroup(ctx context.Context, r *protocol.GetBrokerMemberGroupRequest) (*protocol.GetBrokerMemberGroupResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.GetBrokerMemberGroup)
+}
+
+func (c *nameServerConn) GetTopicsByCluster(ctx context.Context, r *protocol.GetTopicsByClusterRequest) (*protocol.GetTopicsByClusterResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.GetTopicsByCluster)
+}
+
+func (c *nameServerConn) GetSystemTopics(ctx context.Context, r *protocol.GetSystemTopicsRequest) (*protocol.GetSystemTopicsResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.GetSystemTopics)
+}
+
+func (c *nameServerConn) GetUnitTopics(ctx context.Context, r *protocol.GetUnitTopicsRequest) (*protocol.GetUnitTopicsResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.GetUnitTopics)
+}
+
+func (c *nameServerConn) RegisterTopic(ctx context.Context, r *protocol.RegisterTopicRequest) (*protocol.RegisterTopicResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.RegisterTopic)
+}
+
+func (c *nameServerConn) DeleteTopic(ctx context.Context, r *protocol.DeleteTopicRouteRequest) (*protocol.DeleteTopicRouteResponse, error) {
 	return call(&c.conn, ctx, false, r, protocol.NameServerConn.DeleteTopic)
+}
+
+func (c *nameServerConn) WipeWritePerm(ctx context.Context, r *protocol.WipeWritePermRequest) (*protocol.WipeWritePermResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.WipeWritePerm)
+}
+
+func (c *nameServerConn) AddWritePerm(ctx context.Context, r *protocol.AddWritePermRequest) (*protocol.AddWritePermResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.AddWritePerm)
+}
+
+func (c *nameServerConn) PutKVConfig(ctx context.Context, r *protocol.PutKVConfigRequest) (*protocol.PutKVConfigResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.PutKVConfig)
+}
+
+func (c *nameServerConn) GetKVConfig(ctx context.Context, r *protocol.GetKVConfigRequest) (*protocol.GetKVConfigResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.GetKVConfig)
+}
+
+func (c *nameServerConn) DeleteKVConfig(ctx context.Context, r *protocol.DeleteKVConfigRequest) (*protocol.DeleteKVConfigResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.DeleteKVConfig)
+}
+
+func (c *nameServerConn) ListKVConfig(ctx context.Context, r *protocol.ListKVConfigRequest) (*protocol.ListKVConfigResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.ListKVConfig)
+}
+
+func (c *nameServerConn) UpdateNameServerConfig(ctx context.Context, r *protocol.UpdateNameServerConfigRequest) (*protocol.UpdateNameServerConfigResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.UpdateNameServerConfig)
+}
+
+func (c *nameServerConn) GetNameServerConfig(ctx context.Context, r *protocol.GetNameServerConfigRequest) (*protocol.GetNameServerConfigResponse, error) {
+	return call(&c.conn, ctx, false, r, protocol.NameServerConn.GetNameServerConfig)
 }
 
 // peer is a server's way back to the caller of one session.

@@ -14,6 +14,10 @@ import (
 // name its own. Java: RouteInfoManager.DEFAULT_BROKER_CHANNEL_EXPIRED_TIME.
 const DefaultTimeout = 120 * time.Second
 
+// MaxQueues bounds the queues of a topic on one broker, as our brokers do. Those
+// beyond it are in no route.
+const MaxQueues = 65535
+
 // Table is the state of one name server. Safe for concurrent use; no method
 // blocks. What methods return is a copy that belongs to the caller.
 type Table struct {
@@ -197,10 +201,10 @@ func (t *Table) applyLocked(brokerName string, topic protocol.TopicConfig, stale
 	if known && !stale {
 		return false
 	}
-	share := protocol.QueueData{
+	share := bounded(protocol.QueueData{
 		BrokerName: brokerName, ReadQueues: topic.ReadQueues, WriteQueues: topic.WriteQueues,
 		Perm: topic.Perm, SysFlag: topic.SysFlag,
-	}
+	})
 	if known && old == share {
 		return false
 	}
@@ -212,15 +216,12 @@ func (t *Table) applyLocked(brokerName string, topic protocol.TopicConfig, stale
 	return true
 }
 
-// DeleteTopic takes a topic out of the routes of all brokers, and reports whether
-// there was one. A broker that still has it brings it back when its topics change.
-// Java: RouteInfoManager.deleteTopic.
-func (t *Table) DeleteTopic(name string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, ok := t.topics[name]
-	delete(t.topics, name)
-	return ok
+// bounded keeps the numbers of queues within what clients can make of them:
+// they list them one by one, whoever told a name server of them.
+func bounded(q protocol.QueueData) protocol.QueueData {
+	q.ReadQueues = min(max(q.ReadQueues, 0), MaxQueues)
+	q.WriteQueues = min(max(q.WriteQueues, 0), MaxQueues)
+	return q
 }
 
 // Unregister takes a broker out of the routes. A request that names another
@@ -376,13 +377,6 @@ func (t *Table) Route(topic string) (protocol.TopicRoute, bool) {
 	return route, true
 }
 
-// Topics lists all topics, sorted. Java: RouteInfoManager.getAllTopicList.
-func (t *Table) Topics() []string {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return slices.Sorted(maps.Keys(t.topics))
-}
-
 // ClusterInfo lists all broker groups, sorted by name, one without addresses
 // too. Java: RouteInfoManager.getAllClusterInfo.
 func (t *Table) ClusterInfo() []protocol.BrokerData {
@@ -394,6 +388,18 @@ func (t *Table) ClusterInfo() []protocol.BrokerData {
 		info = append(info, protocol.BrokerData{Cluster: g.cluster, BrokerName: name, Addrs: maps.Clone(g.addrs)})
 	}
 	return info
+}
+
+// Group returns a broker group, without addresses when it is not known. The
+// cluster is echoed. Java: RouteInfoManager.getBrokerMemberGroup.
+func (t *Table) Group(cluster, name string) protocol.BrokerData {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	b := protocol.BrokerData{Cluster: cluster, BrokerName: name, Addrs: make(map[int64]string)}
+	if g := t.brokers[name]; g != nil {
+		maps.Copy(b.Addrs, g.addrs)
+	}
+	return b
 }
 
 // Live lists the brokers that are alive, sorted by name and id, with how long

@@ -2,7 +2,9 @@ package topics
 
 import (
 	"fmt"
+	"iter"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,10 +51,12 @@ type state struct {
 	topics  []*topic // sorted by name
 }
 
-// topic is a config and its line in the file. It is never changed.
+// topic is a config and its line in the file. Once published it is never
+// changed.
 type topic struct {
-	config protocol.TopicConfig
-	line   []byte
+	config  protocol.TopicConfig
+	line    []byte
+	changed int64 // counter of the data version that it came with; 0 = before the table was opened
 }
 
 // Open reads the table and adds the system's own topics. A damaged file is
@@ -156,6 +160,58 @@ func (t *Table) Snapshot() ([]protocol.TopicConfig, protocol.DataVersion) {
 		configs[i] = topic.config
 	}
 	return configs, s.version
+}
+
+// ChangedSince is Snapshot without the topics that a data version with the given
+// counter had already, as they are now. The counter is of a version that this
+// Table has had: what was changed before it was opened counts as one change.
+func (t *Table) ChangedSince(counter int64) ([]protocol.TopicConfig, protocol.DataVersion) {
+	s := t.state.Load()
+	var configs []protocol.TopicConfig
+	for _, topic := range s.topics {
+		if topic.changed > counter {
+			configs = append(configs, topic.config)
+		}
+	}
+	return configs, s.version
+}
+
+// MarkOrdered notes of those of the given topics that the broker has, and that
+// are not marked yet, that they are ordered, all in one change, and returns them,
+// sorted. On an error, what the save returned, none is marked.
+// Java: TopicConfigManager.updateOrderTopicConfig.
+func (t *Table) MarkOrdered(now time.Time, names iter.Seq[string]) (marked []string, err error) {
+	unmarked := func(c protocol.TopicConfig, ok bool) bool { return ok && !c.Order }
+	for name := range names {
+		if unmarked(t.Get(name)) {
+			marked = append(marked, name)
+		}
+	}
+	if len(marked) == 0 {
+		return nil, nil
+	}
+	slices.Sort(marked)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.state.Load().clone()
+	var put []*topic
+	marked = slices.DeleteFunc(slices.Compact(marked), func(name string) bool {
+		old := s.find(name)
+		if old == nil || old.config.Order {
+			return true
+		}
+		c := old.config
+		c.Order = true
+		put = append(put, s.put(c))
+		return false
+	})
+	if len(put) == 0 {
+		return nil, nil
+	}
+	if err := t.commitLocked(now, s, put...); err != nil {
+		return nil, err
+	}
+	return marked, nil
 }
 
 // Ensure makes the given topics exist with at least the given queue counts, all
@@ -350,6 +406,9 @@ func (t *Table) Delete(now time.Time, name string) (config protocol.TopicConfig,
 // commitLocked gives s a new version, saves it, and only then lets it be seen.
 func (t *Table) commitLocked(now time.Time, s *state, put ...*topic) error {
 	s.version = next(t.state.Load().version, now)
+	for _, topic := range put {
+		topic.changed = s.version.Counter
+	}
 	if t.file != nil {
 		if err := t.file.Save(s.encode()); err != nil {
 			return fmt.Errorf("topics: %w", err)

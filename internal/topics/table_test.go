@@ -567,3 +567,86 @@ func TestMakeAddsWhatIsMissingAndChangesNothing(t *testing.T) {
 	_, ok := table.Get("fine")
 	assert.False(t, ok, "all or none")
 }
+
+func TestChangedSinceTellsWhatCameWithLaterVersions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "topics.json")
+	table := open(t, file(path))
+	all, version := table.Snapshot()
+	changed, v := table.ChangedSince(-1)
+	assert.Equal(t, all, changed, "everything")
+	assert.Equal(t, version, v)
+	changed, v = table.ChangedSince(version.Counter)
+	assert.Empty(t, changed)
+	assert.Equal(t, version, v)
+
+	_, err := table.Ensure(t0, config("a", 1), config("b", 1))
+	require.NoError(t, err)
+	_, err = table.Put(t0, config("x", 1))
+	require.NoError(t, err)
+	_, err = table.Put(t0, config("a", 2))
+	require.NoError(t, err)
+	_, _, err = table.Delete(t0, "b")
+	require.NoError(t, err)
+	_, version = table.Snapshot()
+	require.EqualValues(t, 4, version.Counter)
+	for since, want := range [][]protocol.TopicConfig{
+		{config("a", 2), config("x", 1)}, {config("a", 2), config("x", 1)}, {config("a", 2)}, nil, nil,
+	} {
+		changed, v = table.ChangedSince(int64(since))
+		assert.Equal(t, want, changed, "since %d", since)
+		assert.Equal(t, version, v, "a deletion moves the version, and brings nothing")
+	}
+
+	// A table that was opened again: what it has is what it had.
+	table = open(t, file(path))
+	changed, v = table.ChangedSince(v.Counter)
+	assert.Empty(t, changed)
+	_, err = table.Put(t0, config("d", 1))
+	require.NoError(t, err)
+	changed, _ = table.ChangedSince(v.Counter)
+	assert.Equal(t, []protocol.TopicConfig{config("d", 1)}, changed)
+}
+
+func TestOrderedTopicsAreMarkedInOneChange(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "topics.json")
+	table := open(t, file(path))
+	_, err := table.Ensure(t0, config("a", 1), config("b", 1), config("x", 1))
+	require.NoError(t, err)
+	before := versionOf(table)
+
+	marked, err := table.MarkOrdered(t0, slices.Values([]string{"unknown"}))
+	require.NoError(t, err)
+	assert.Empty(t, marked)
+	assert.Equal(t, before, versionOf(table), "nothing to mark")
+
+	marked, err = table.MarkOrdered(t0, slices.Values([]string{"x", "unknown", "a", "x"}))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "x"}, marked)
+	assert.Equal(t, before.Counter+1, versionOf(table).Counter, "one change")
+	for name, want := range map[string]bool{"a": true, "b": false, "x": true} {
+		c, _ := table.Get(name)
+		assert.Equal(t, want, c.Order, name)
+		assert.Equal(t, 1, c.WriteQueues, "the rest stays")
+	}
+	changed, _ := table.ChangedSince(before.Counter)
+	assert.Len(t, changed, 2)
+	marked, err = table.MarkOrdered(t0, slices.Values([]string{"a", "x"}))
+	require.NoError(t, err)
+	assert.Empty(t, marked, "marked already")
+	c, _ := open(t, file(path)).Get("a")
+	assert.True(t, c.Order, "it is kept")
+}
+
+func TestOrderThatCannotBeSavedIsNotMarked(t *testing.T) {
+	dir := t.TempDir()
+	table := open(t, file(filepath.Join(dir, "sub", "topics.json")))
+	_, err := table.Put(t0, config("a", 1))
+	require.NoError(t, err)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "sub")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "sub"), nil, 0o644))
+	marked, err := table.MarkOrdered(t0, slices.Values([]string{"a"}))
+	assert.Error(t, err)
+	assert.Empty(t, marked)
+	c, _ := table.Get("a")
+	assert.False(t, c.Order)
+}
