@@ -213,6 +213,9 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if info, serr := os.Stat(c.dir); serr == nil && !info.IsDir() {
+		return fmt.Errorf("%s is a file; ClusterConfig.Dir needs a folder, or a name to make one of", c.dir)
+	}
 	return c.do(ctx, func(ctx context.Context) error {
 		c.wire = wiring{events: newEmitter(c.cfg.OnEvent), faults: &faults{}, watch: &groupWatch{}, shared: true}
 		for i := range c.cfg.NameServers {

@@ -98,7 +98,7 @@ func (e *errorTexts) add(name string, err error) {
 func TestErrorTexts(t *testing.T) {
 	got := &errorTexts{text: make(map[string]string)}
 	for _, collect := range []func(t *testing.T, e *errorTexts){
-		configErrors, nameErrors, folderErrors, routeErrors, sendErrors, avoidErrors, answeredErrors, lifeErrors, clusterErrors, damageErrors, queryErrors,
+		configErrors, nameErrors, folderErrors, routeErrors, sendErrors, avoidErrors, answeredErrors, lifeErrors, clusterErrors, damageErrors, queryErrors, nameServerErrors,
 	} {
 		synctest.Test(t, func(t *testing.T) { collect(t, got) })
 	}
@@ -576,4 +576,32 @@ func queryErrors(t *testing.T, e *errorTexts) {
 	require.NoError(t, c.Admin().Close())
 	_, err = a.TopicStats(t.Context(), "orders")
 	e.add("query: after close", err)
+}
+
+func nameServerErrors(t *testing.T, e *errorTexts) {
+	root := t.TempDir()
+	e.replace = []string{root, "$DIR"}
+	start := func(dir string) error {
+		s, err := pocketmq.NewNameServer(pocketmq.NameServerConfig{Dir: dir, Transport: pocketmq.InMemory()})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, s.Close()) }()
+		return s.Start(t.Context())
+	}
+	file := filepath.Join(root, "kvConfig.json")
+	require.NoError(t, os.WriteFile(file, []byte("what?"), 0o600))
+	e.add("name server: damaged KV configuration", start(root))
+	e.add("name server: the folder is a file", start(file))
+
+	c := run(t, pocketmq.ClusterConfig{NameServers: 2})
+	e.add("write permission: unknown broker", c.Admin().WipeWritePerm(t.Context(), "brokr-a"))
+	conn := dialNameServer(t, c, 0)
+	_, err := conn.UpdateNameServerConfig(t.Context(), &protocol.UpdateNameServerConfigRequest{})
+	e.add("name server: changed from outside", err)
+	_, err = conn.PutKVConfig(t.Context(), &protocol.PutKVConfigRequest{Namespace: "N", Key: "k", Value: strings.Repeat("v", 3<<20)})
+	e.add("name server: too much KV configuration", err)
+	_, err = getKV(conn, "N", "k")
+	e.add("name server: no such value", err)
+	require.NoError(t, c.KillNameServer(1))
+	e.add("order: a name server is down", c.Admin().CreateTopic(t.Context(), pocketmq.TopicConfig{Name: "orders", Order: true}))
+	e.add("write permission: a name server is down", c.Admin().AddWritePerm(t.Context(), "broker-a"))
 }
