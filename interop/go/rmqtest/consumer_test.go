@@ -44,6 +44,27 @@ func TestAConsumerOfAMissingTopicSaysSoAndStartsLater(t *testing.T) {
 	require.ErrorIs(t, pull.Start(), pocketmq.ErrNoRoute)
 }
 
+func TestWaitGroupSeesOfficialConsumers(t *testing.T) {
+	c := run(t, pocketmq.ClusterConfig{})
+	topic := rmqtest.Topic(t, c, 6)
+	for range 3 {
+		co := rmqtest.Consumer(t, c, "G")
+		require.NoError(t, co.Subscribe(topic, all, accept))
+		require.NoError(t, co.Start())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	require.NoError(t, c.WaitGroup(ctx, "G", func(g pocketmq.GroupStatus) bool {
+		shares := 0
+		for _, m := range g.Members {
+			if len(m.Assigned) == 2 {
+				shares++
+			}
+		}
+		return shares == 3
+	}))
+}
+
 func TestAConsumerMayBeShutDownAtAnyTime(t *testing.T) {
 	c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 	never := rmqtest.Consumer(t, c, "G")
