@@ -16,9 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pocketmq/pocketmq"
+	"github.com/pocketmq/pocketmq/internal/pipenet"
 	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/mqtest"
 	"github.com/pocketmq/pocketmq/protocol"
+	"github.com/pocketmq/pocketmq/remoting"
 )
 
 // bubble runs f in a synctest bubble beside other tests: time is virtual and
@@ -27,6 +29,16 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, f)
+}
+
+// inBubbles is bubble over memory and over frames on pipes.
+func inBubbles(t *testing.T, f func(t *testing.T, over pocketmq.Transport)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("memory", func(t *testing.T) { bubble(t, func(t *testing.T) { f(t, pocketmq.InMemory()) }) })
+	t.Run("frames", func(t *testing.T) {
+		bubble(t, func(t *testing.T) { f(t, remoting.NewTransport("127.0.0.1", pipenet.New())) })
+	})
 }
 
 // run starts a cluster that mqtest checks and closes when the test ends. In a

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -88,14 +90,23 @@ func assertNothingLeft(t testing.TB, before footprint, what string) {
 // clusterLife is how long the parts of a cluster's life took.
 type clusterLife struct{ ready, consumed, closed time.Duration }
 
+// overBoth runs a test over memory and over TCP.
+func overBoth(t *testing.T, f func(t *testing.T, transport func() pocketmq.Transport)) {
+	t.Run("memory", func(t *testing.T) { f(t, func() pocketmq.Transport { return pocketmq.InMemory() }) })
+	t.Run("TCP", func(t *testing.T) { f(t, overTCP) })
+}
+
+func overTCP() pocketmq.Transport { return pocketmq.TCP("127.0.0.1") }
+
 // liveOnce starts a cluster of one name server and one broker, sends a message
-// through it, consumes it, and closes. dir "" = throwaway.
-func liveOnce(t testing.TB, dir string) clusterLife {
+// through it, consumes it, and closes. dir "" = throwaway, transport nil = in
+// memory.
+func liveOnce(t testing.TB, dir string, transport pocketmq.Transport) clusterLife {
 	t.Helper()
 	ctx := context.Background()
 	var life clusterLife
 	begin := time.Now()
-	c, err := pocketmq.StartCluster(ctx, pocketmq.ClusterConfig{Dir: dir, Topics: map[string]int{"T": 1}})
+	c, err := pocketmq.StartCluster(ctx, pocketmq.ClusterConfig{Dir: dir, Transport: transport, Topics: map[string]int{"T": 1}})
 	require.NoError(t, err)
 	life.ready = time.Since(begin)
 
@@ -138,14 +149,16 @@ func medians(lives []clusterLife) clusterLife {
 
 func TestLK01_TwoHundredClustersLeaveNothing(t *testing.T) {
 	ownTemp(t)
-	liveOnce(t, "") // what a process makes once is no leak
+	liveOnce(t, "", nil) // what a process makes once is no leak
+	liveOnce(t, "", overTCP())
 	root := t.TempDir()
 	before := footprintNow(t)
 	kinds := []struct {
-		name string
-		real bool
-		n    int
-	}{{"throwaway", false, 150}, {"real folder", true, 50}}
+		name      string
+		real      bool
+		transport func() pocketmq.Transport
+		n         int
+	}{{"throwaway", false, nil, 120}, {"real folder", true, nil, 40}, {"throwaway over TCP", false, overTCP, 40}}
 	for _, kind := range kinds {
 		lives := make([]clusterLife, kind.n)
 		for i := range lives {
@@ -153,7 +166,11 @@ func TestLK01_TwoHundredClustersLeaveNothing(t *testing.T) {
 			if kind.real {
 				dir = filepath.Join(root, strconv.Itoa(i))
 			}
-			lives[i] = liveOnce(t, dir)
+			var transport pocketmq.Transport
+			if kind.transport != nil {
+				transport = kind.transport()
+			}
+			lives[i] = liveOnce(t, dir, transport)
 			if kind.real {
 				require.NoError(t, os.RemoveAll(dir), "nothing holds the folder")
 			}
@@ -165,15 +182,18 @@ func TestLK01_TwoHundredClustersLeaveNothing(t *testing.T) {
 }
 
 func BenchmarkClusterLife(b *testing.B) {
-	for _, kind := range []string{"throwaway", "dir"} {
+	for _, kind := range []string{"throwaway", "dir", "TCP"} {
 		b.Run(kind, func(b *testing.B) {
 			var lives []clusterLife
 			for b.Loop() {
-				dir := ""
-				if kind == "dir" {
+				dir, transport := "", pocketmq.Transport(nil)
+				switch kind {
+				case "dir":
 					dir = b.TempDir()
+				case "TCP":
+					transport = overTCP()
 				}
-				lives = append(lives, liveOnce(b, dir))
+				lives = append(lives, liveOnce(b, dir, transport))
 			}
 			m := medians(lives)
 			b.ReportMetric(float64(m.ready.Microseconds()), "ready-µs")
@@ -188,7 +208,7 @@ type failedStart struct {
 	start func() error // fails until mend was called; the same object each time
 	wants error        // what the error is, nil = anything
 	says  string       // what its text names
-	mend  func()
+	mend  func()       // nil: there is no way out
 	close func() error // after a failed start, and at the end
 }
 
@@ -216,6 +236,44 @@ func TestLK02_FailedStartsLeaveNothing(t *testing.T) {
 			s, err := pocketmq.NewNameServer(pocketmq.NameServerConfig{Name: "late", Addr: addr, Transport: other.Transport()})
 			require.NoError(t, err)
 			return failedStart{start: func() error { return s.Start(ctx) }, says: addr, close: s.Close, mend: func() { require.NoError(t, other.Close()) }}
+		},
+		"name server on a port in use": func(t *testing.T) failedStart {
+			other := run(t, pocketmq.ClusterConfig{Transport: overTCP()})
+			addr := other.NameServerAddrs()[0]
+			s, err := pocketmq.NewNameServer(pocketmq.NameServerConfig{Name: "late", Addr: addr, Transport: overTCP()})
+			require.NoError(t, err)
+			return failedStart{start: func() error { return s.Start(ctx) }, says: addr, close: s.Close, mend: func() { require.NoError(t, other.Close()) }}
+		},
+		"broker on a port in use": func(t *testing.T) failedStart {
+			other := run(t, pocketmq.ClusterConfig{Transport: overTCP()})
+			addr := other.Broker("broker-a", 0).Addr()
+			b, err := pocketmq.NewBroker(pocketmq.BrokerConfig{
+				Name: "late", Addr: addr, Dir: filepath.Join(t.TempDir(), "late"), NameServers: other.NameServerAddrs(), Transport: overTCP(),
+			})
+			require.NoError(t, err)
+			return failedStart{
+				start: func() error { return b.Start(ctx) }, says: addr, close: b.Close,
+				mend: func() { require.NoError(t, other.Kill("broker-a", 0)) },
+			}
+		},
+		"consumer without a name server over TCP": func(t *testing.T) failedStart {
+			gone := run(t, pocketmq.ClusterConfig{Transport: overTCP()})
+			addr := gone.NameServerAddrs()[0]
+			require.NoError(t, gone.Close())
+			co, err := pocketmq.NewConsumer(pocketmq.ConsumerConfig{
+				Group: "g", Subscriptions: all("T"), NameServers: []string{addr}, Transport: overTCP(),
+				Handler: func(context.Context, []*pocketmq.MessageExt) error { return nil },
+			})
+			require.NoError(t, err)
+			return failedStart{
+				start: func() error { return co.Start(ctx) }, wants: pocketmq.ErrUnreachable, says: addr, close: co.Close,
+				mend: func() {
+					run(t, pocketmq.ClusterConfig{Transport: overTCP(), NameServerAddrs: []string{addr}, Topics: map[string]int{"T": 1}})
+				},
+			}
+		},
+		"cluster without TLS that it could do": func(t *testing.T) failedStart {
+			return clusterStart(t, pocketmq.ClusterConfig{Transport: pocketmq.TCPWith(pocketmq.TCPConfig{Host: "127.0.0.1", TLS: 9})}, "TLSMode(9)", nil)
 		},
 		"broker on an address in use": func(t *testing.T) failedStart {
 			other := run(t, pocketmq.ClusterConfig{})
@@ -316,6 +374,9 @@ func TestLK02_FailedStartsLeaveNothing(t *testing.T) {
 				try()
 			}
 			assertNothingLeft(t, before, name)
+			if f.mend == nil {
+				return
+			}
 			f.mend()
 			require.NoError(t, f.start(), "with the cause gone")
 			require.NoError(t, f.close())
@@ -358,10 +419,12 @@ func TestLK02_AStartWithACancelledContextLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	before := footprintNow(t)
-	for range 100 {
-		_, err := pocketmq.StartCluster(ctx, pocketmq.ClusterConfig{NameServers: 2, Groups: groups("a", "b")})
-		require.ErrorIs(t, err, context.Canceled)
-	}
+	overBoth(t, func(t *testing.T, transport func() pocketmq.Transport) {
+		for range 100 {
+			_, err := pocketmq.StartCluster(ctx, pocketmq.ClusterConfig{NameServers: 2, Groups: groups("a", "b"), Transport: transport()})
+			require.ErrorIs(t, err, context.Canceled)
+		}
+	})
 	assertNothingLeft(t, before, "cancelled")
 }
 
@@ -380,8 +443,12 @@ func TestLK03_UseWhileItCloses(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(closers)) {
 		t.Run(name, func(t *testing.T) {
-			for range 25 {
-				useWhileItCloses(t, closers[name])
+			for i := range 25 {
+				over := pocketmq.Transport(pocketmq.InMemory())
+				if i >= 15 {
+					over = overTCP()
+				}
+				useWhileItCloses(t, over, closers[name])
 			}
 		})
 	}
@@ -390,9 +457,9 @@ func TestLK03_UseWhileItCloses(t *testing.T) {
 
 // useWhileItCloses lets 16 goroutines use a producer, a consumer and a cluster
 // until they are told that these are closed.
-func useWhileItCloses(t *testing.T, closeIt func(*pocketmq.Cluster, *pocketmq.Producer, *pocketmq.Consumer) error) {
+func useWhileItCloses(t *testing.T, over pocketmq.Transport, closeIt func(*pocketmq.Cluster, *pocketmq.Producer, *pocketmq.Consumer) error) {
 	t.Helper()
-	c, err := pocketmq.StartCluster(context.Background(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 4}})
+	c, err := pocketmq.StartCluster(context.Background(), pocketmq.ClusterConfig{Transport: over, Topics: map[string]int{"T": 4}})
 	require.NoError(t, err)
 	p := producer(t, c, pocketmq.ProducerConfig{MaxInFlight: 8})
 	co := consumer(t, c, pocketmq.ConsumerConfig{
@@ -472,8 +539,14 @@ func TestLK05_SignalsOutputAndTheProcessBelongToTheHost(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a process can't send itself an interrupt on Windows")
 	}
+	overBoth(t, func(t *testing.T, _ func() pocketmq.Transport) { theHostIsLeftAlone(t, filepath.Base(t.Name())) })
+}
+
+// theHostIsLeftAlone runs a host whose cluster is in memory, or over TCP.
+func theHostIsLeftAlone(t *testing.T, over string) {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLK05_Host$")
-	cmd.Env = append(os.Environ(), childEnv+"="+t.TempDir())
+	cmd.Env = append(os.Environ(), childEnv+"="+t.TempDir(), childEnv+"_OVER="+over)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
@@ -502,9 +575,21 @@ func TestLK05_Host(t *testing.T) {
 	}
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, os.Interrupt)
-	c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Dir: dir, Topics: map[string]int{"T": 1}})
+	var over pocketmq.Transport
+	if os.Getenv(childEnv+"_OVER") == "TCP" {
+		over = overTCP()
+	}
+	c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Dir: dir, Transport: over, Topics: map[string]int{"T": 1}})
 	require.NoError(t, err)
 	p := producer(t, c, pocketmq.ProducerConfig{})
+	if over != nil { // a stranger's bytes are no reason to say anything
+		conn, err := net.Dial("tcp", c.NameServerAddrs()[0])
+		require.NoError(t, err)
+		_, err = conn.Write([]byte("GET / HTTP/1.1\r\n\r\n"))
+		require.NoError(t, err)
+		_, _ = io.Copy(io.Discard, conn)
+		require.NoError(t, conn.Close())
+	}
 	for range 10 {
 		_, err := p.Send(t.Context(), text("T", "stored"))
 		require.NoError(t, err)
@@ -537,17 +622,19 @@ func TestLK05_Host(t *testing.T) {
 
 func TestLK06_ALostQueueEndsItsLoop(t *testing.T) {
 	for name, orderly := range map[string]bool{"concurrent": false, "orderly": true} {
-		t.Run(name, func(t *testing.T) { lostQueues(t, orderly) })
+		t.Run(name, func(t *testing.T) {
+			overBoth(t, func(t *testing.T, transport func() pocketmq.Transport) { lostQueues(t, transport(), orderly) })
+		})
 	}
 }
 
 // lostQueues lets a consumer lose half of its queues, and get them back, many times.
-func lostQueues(t *testing.T, orderly bool) {
+func lostQueues(t *testing.T, over pocketmq.Transport, orderly bool) {
 	ownTemp(t)
 	var events = make(chan pocketmq.Rebalanced, 1000)
 	var lines lineCounter
 	c := run(t, pocketmq.ClusterConfig{
-		Topics: map[string]int{"T": 10}, Timings: pocketmq.DefaultTimings(),
+		Transport: over, Topics: map[string]int{"T": 10}, Timings: pocketmq.DefaultTimings(),
 		Logger: slog.New(slog.NewTextHandler(&lines, nil)),
 		OnEvent: func(e pocketmq.Event) {
 			if e, ok := e.(pocketmq.Rebalanced); ok {

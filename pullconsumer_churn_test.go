@@ -237,8 +237,8 @@ func TestRB07_PullConsumersLoseNothingOnTheRealScheduler(t *testing.T) {
 }
 
 func TestLK03_UsingAPullConsumerWhileItCloses(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 4}})
+	inBubbles(t, func(t *testing.T, over pocketmq.Transport) {
+		c := run(t, pocketmq.ClusterConfig{Transport: over, Topics: map[string]int{"T": 4}})
 		p := producer(t, c, pocketmq.ProducerConfig{})
 		for round := range 30 {
 			cfg := pocketmq.PullConsumerConfig{Group: fmt.Sprint("g", round)}

@@ -445,8 +445,8 @@ func TestClusterShutdownDrains(t *testing.T) {
 }
 
 func TestLK03_EverythingRefusesToWorkAfterClose(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+	inBubbles(t, func(t *testing.T, over pocketmq.Transport) {
+		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Transport: over, Topics: map[string]int{"T": 1}})
 		require.NoError(t, err)
 		p := producer(t, c, pocketmq.ProducerConfig{})
 		handler := func(context.Context, []*pocketmq.MessageExt) error { return nil }

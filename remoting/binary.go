@@ -60,6 +60,9 @@ func (f *Frame) parseBinary(b string) error {
 		f.Ext = make(Fields, 0, usualFields)
 	}
 	for len(fields.b) > 0 && !fields.bad {
+		if len(f.Ext) == maxFields {
+			return badFrame("a binary header has more than %d fields", maxFields)
+		}
 		f.Ext = append(f.Ext, Field{Name: fields.text(fields.uint(2)), Value: fields.text(fields.uint(4))})
 	}
 	if fields.bad {

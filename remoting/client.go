@@ -2,6 +2,7 @@ package remoting
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"time"
@@ -29,8 +30,8 @@ type client struct {
 func newClient(conn net.Conn, addr string, peer protocol.Peer) *client {
 	c := &client{addr: addr, link: newLink(conn, idleLimit), peer: peer, rows: tableOf(peerRows())}
 	c.lane = newLane()
-	c.calls = newCalls(c.link, maxPeerCalls)
-	c.link.start(nil, c.request, c.lane.close)
+	c.calls = newCalls(c.link, maxPeerCalls, maxPeerCalls, nil)
+	c.link.start(service{request: c.request, done: c.lane.close})
 	return c
 }
 
@@ -54,15 +55,19 @@ func (c *client) Alive() bool { return c.link.alive() }
 
 // request serves a request of the server.
 func (c *client) request(f *Frame, release func()) {
-	release()
 	row := c.rows[protocol.Code(f.Code)]
 	switch {
 	case c.peer == nil || row == nil:
 		refuse(c.link, f, protocol.RequestCodeNotSupported, " request type %d not supported", f.Code)
 	case f.Oneway():
-		c.lane.add(c.link.ctx, func() { row.serve(c.link.ctx, c.peer, site{}, f) })
-	case !c.calls.try(c.lane.last, func(ctx context.Context) *Frame { return row.serve(ctx, c.peer, site{}, f) }):
-		refuse(c.link, f, protocol.SystemBusy, "[OVERLOAD] %d requests are being answered", maxPeerCalls)
+		c.lane.add(c.link.ctx, f.size(), func() { row.serve(c.link.ctx, c.peer, site{}, f) })
+	default:
+		p := c.calls.try()
+		if p == placeFull {
+			refuse(c.link, f, protocol.SystemBusy, "[OVERLOAD] %d requests are being answered", maxPeerCalls)
+			return
+		}
+		c.calls.run(p, c.lane.last, func(ctx context.Context) *Frame { return row.serve(ctx, c.peer, site{}, f) }, release)
 	}
 }
 
@@ -91,7 +96,7 @@ func call[S, Q, R any](c *client, ctx context.Context, cmd *command[S, Q, R], q 
 	got, err := await(ctx, c.link, answer)
 	switch {
 	case err == errLinkEnded:
-		return nil, errLost(c.addr)
+		return nil, errLost(c.addr, c.link.why(), c.hint())
 	case err != nil:
 		c.link.forget(f)
 		return nil, errUnanswered(c.addr, time.Since(start), err)
@@ -124,6 +129,17 @@ func await(ctx context.Context, l *link, answer chan *Frame) (*Frame, error) {
 	default:
 		return nil, err
 	}
+}
+
+// hint is what may be wrong when a server closes at once and without a word.
+func (c *client) hint() string {
+	if c.link.heard.Load() || time.Since(c.link.begun) >= time.Second {
+		return ""
+	}
+	if _, secured := c.link.stream.(*tls.Conn); secured {
+		return "where clients have to show a certificate (ClientAuth), set Certificates of DialTLS"
+	}
+	return "where only TLS is taken (TLSEnforcing), set DialTLS"
 }
 
 // notSent turns an error of a link's send into one of a call.

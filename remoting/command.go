@@ -3,6 +3,7 @@ package remoting
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/pocketmq/pocketmq/protocol"
 )
@@ -23,6 +24,32 @@ type command[S, Q, R any] struct {
 	outcome   func(protocol.Code) outcome // nil: only Success comes with a response
 	oneway    func(*Q) bool               // nil: never
 	onFailure func(*Frame)                // what an answer without a response carries; nil: nothing
+	body      bodyKind                    // of requests
+}
+
+// bodyKind is what the body of a command's requests is.
+type bodyKind byte
+
+const (
+	bodyText  bodyKind = iota // JSON, at most maxBodyText
+	bodyTable                 // JSON or the like, as large as a frame may be
+	bodyBytes                 // nothing that a server looks into
+)
+
+// maxBodyText is far more than any request of a client needs, and far less than
+// a frame may have: reading JSON takes many times its size.
+const maxBodyText = 1 << 20
+
+// decode reads a request. Only so many large bodies are read at a time.
+func (c *command[S, Q, R]) decode(req *Frame) (*Q, error) {
+	if c.body == bodyText && len(req.Body) > maxBodyText {
+		return nil, fmt.Errorf("%w: the body has %d bytes, at most %d are allowed", errBadHeader, len(req.Body), maxBodyText)
+	}
+	if req.decoding != nil && (c.body == bodyTable || c.body == bodyText && len(req.Body) > smallFrame) {
+		req.decoding <- struct{}{} // whoever has a place is at work and waits for nothing
+		defer func() { <-req.decoding }()
+	}
+	return c.decodeRequest(req)
 }
 
 // site is where a response is made.
@@ -95,7 +122,7 @@ func (c *command[S, Q, R]) read(f *Frame) (*R, error) {
 func (c *command[S, Q, R]) serve(ctx context.Context, srv S, at site, req *Frame) *Frame {
 	f := answerTo(req)
 	var r *R
-	q, err := c.decodeRequest(req)
+	q, err := c.decode(req)
 	if err != nil {
 		err = protocol.Errorf(protocol.SystemError, "%s: %v", c.name, err)
 	} else {

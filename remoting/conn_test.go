@@ -265,7 +265,7 @@ func TestServersReachTheirClients(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) { // a client that wants no calls, and one that does not answer
 		p := newPair(t, &fakeBroker{}, nil)
-		synctest.Wait()
+		require.NoError(t, ask(t, p.conn))
 		_, err := p.broker.session.Peer.GetConsumerRunningInfo(t.Context(), &protocol.GetConsumerRunningInfoRequest{Group: "G", ClientID: "id"})
 		assert.ErrorIs(t, err, protocol.ErrNotSupported)
 		p.close(t)
@@ -273,7 +273,7 @@ func TestServersReachTheirClients(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}})
-		synctest.Wait()
+		require.NoError(t, ask(t, p.conn))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		_, err = p.broker.session.Peer.GetConsumerRunningInfo(ctx, &protocol.GetConsumerRunningInfoRequest{Group: "G", ClientID: "id"})

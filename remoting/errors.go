@@ -2,7 +2,12 @@ package remoting
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"syscall"
 	"time"
 
 	"github.com/pocketmq/pocketmq/protocol"
@@ -21,9 +26,31 @@ func errDialEnded(addr string, waited time.Duration, cause error) error {
 	return protocol.Tagged(fmt.Sprintf("%s: no connection within %v: %v", addr, waited.Round(time.Millisecond), cause), protocol.ErrUnreachable, cause)
 }
 
-// errLost is a call whose connection ended while it was under way.
-func errLost(addr string) error {
-	return protocol.Tagged(fmt.Sprintf("connection to %s lost", addr), protocol.ErrUnknownOutcome)
+// errLost is a call whose connection ended while it was under way. hint is what
+// may be wrong; "" when that is unknown.
+func errLost(addr string, cause error, hint string) error {
+	text := fmt.Sprintf("connection to %s lost", addr)
+	switch {
+	case isAlert(cause):
+		text += fmt.Sprintf(": %v; %s", cause, remedy(cause))
+	case errors.Is(cause, ErrBadFrame):
+		text += fmt.Sprintf(": %v", cause)
+	case hint != "":
+		text += " before it answered anything; " + hint
+	}
+	return protocol.Tagged(text, protocol.ErrUnknownOutcome)
+}
+
+// isAlert reports whether the other side of TLS has said that it goes.
+func isAlert(err error) bool {
+	var alert tls.AlertError
+	var remote *net.OpError
+	return errors.As(err, &alert) || errors.As(err, &remote) && remote.Op == "remote error"
+}
+
+// isReset reports whether the other side has cut a connection off.
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
 }
 
 // errGone is a call on a connection that had ended before.

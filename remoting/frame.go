@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/pocketmq/pocketmq/protocol"
 )
@@ -12,6 +13,12 @@ import (
 // MaxFrame is the most bytes of a frame, its length word included.
 // Java: com.rocketmq.remoting.frameMaxLength.
 const MaxFrame = 16 << 20
+
+// maxHeader is the most bytes of a header; that of a message is hardly larger
+// than its properties, 32 KiB.
+//
+// Differs: in RocketMQ a header may be as large as a frame.
+const maxHeader = 1 << 20
 
 // Version is the version that our frames bear. Java: MQVersion.CURRENT_VERSION.
 const Version = protocol.ClientVersion
@@ -52,6 +59,8 @@ type Frame struct {
 	// parts go over the wire in place of Body when there are any, one behind the
 	// other. They are for reading.
 	parts [][]byte
+	// decoding has places for bodies that are being read; nil: no place is needed.
+	decoding chan struct{}
 }
 
 // Response reports whether the frame is one.
@@ -146,26 +155,38 @@ func Length(word [4]byte) (int, error) {
 	return int(n), nil
 }
 
+// splitHead checks the word behind the length of a frame, of which size bytes
+// follow the length: the form of the header, and how long that is.
+func splitHead(b []byte, size int) (form Serialize, head int, err error) {
+	word := binary.BigEndian.Uint32(b)
+	form, head = Serialize(word>>24), int(word&0xFFFFFF)
+	switch {
+	case head > size-4:
+		err = badFrame("a header of %d bytes in a frame of %d", head, size)
+	case head > maxHeader:
+		err = badFrame("a header of %d bytes, at most %d are allowed", head, maxHeader)
+	case form != JSON && form != Binary:
+		err = badFrame("unknown form of header %d", form)
+	}
+	return form, head, err
+}
+
 // Parse reads a frame without its length word. Body is a part of b; everything
 // else is copied.
 func Parse(b []byte) (*Frame, error) {
 	if len(b) < 4 {
 		return nil, badFrame("%d bytes", len(b))
 	}
-	word := binary.BigEndian.Uint32(b)
-	form, head := Serialize(word>>24), int(word&0xFFFFFF)
-	if head > len(b)-4 {
-		return nil, badFrame("a header of %d bytes in a frame of %d", head, len(b))
+	form, head, err := splitHead(b, len(b))
+	if err != nil {
+		return nil, err
 	}
 	f := &Frame{Serialize: form}
-	var err error
 	switch text := string(b[4 : 4+head]); form {
 	case JSON:
 		err = f.parseJSON(text)
 	case Binary:
 		err = f.parseBinary(text)
-	default:
-		err = badFrame("unknown form of header %d", form)
 	}
 	if err != nil {
 		return nil, err
@@ -173,7 +194,19 @@ func Parse(b []byte) (*Frame, error) {
 	if body := b[4+head:]; len(body) > 0 {
 		f.Body = body
 	}
+	if head > smallFrame {
+		f.own()
+	}
 	return f, nil
+}
+
+// own copies the texts of a frame, so that one that is kept does not keep the
+// whole header.
+func (f *Frame) own() {
+	f.Remark = strings.Clone(f.Remark)
+	for i, x := range f.Ext {
+		f.Ext[i] = Field{strings.Clone(x.Name), strings.Clone(x.Value)}
+	}
 }
 
 // Read reads one frame. Nothing larger than the bytes that have arrived is
@@ -188,19 +221,20 @@ func Read(r io.Reader) (*Frame, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := readPieces(r, n)
+	b, err := readPieces(r, n, firstPiece, func() error { return nil })
 	if err != nil {
 		return nil, err
 	}
 	return Parse(b)
 }
 
-// piece is what is allocated for a frame before more of it has arrived.
+// piece is what is allocated for a frame at most before more of it has arrived.
 const piece = 64 << 10
 
-// readPieces reads n bytes into a buffer that grows with what arrives.
-func readPieces(r io.Reader, n int) ([]byte, error) {
-	b := make([]byte, min(n, piece))
+// readPieces reads n bytes into a buffer that grows with what arrives, from
+// first bytes. large is asked when a piece has arrived and more is to come.
+func readPieces(r io.Reader, n, first int, large func() error) ([]byte, error) {
+	b := make([]byte, min(n, first))
 	for at := 0; ; {
 		m, err := io.ReadFull(r, b[at:])
 		if errors.Is(err, io.EOF) {
@@ -211,6 +245,11 @@ func readPieces(r io.Reader, n int) ([]byte, error) {
 		}
 		if at += m; at == n {
 			return b, nil
+		}
+		if at == piece {
+			if err := large(); err != nil {
+				return nil, err
+			}
 		}
 		larger := make([]byte, min(n, 4*len(b)))
 		copy(larger, b)

@@ -38,12 +38,14 @@ func TestAFrameThatClaimsMuchCostsLittle(t *testing.T) {
 		assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	})
 	assert.Less(t, used, 20.0)
-	b, err := readPieces(io.LimitReader(zeros{}, MaxFrame), MaxFrame)
+	b, err := readPieces(io.LimitReader(zeros{}, MaxFrame), MaxFrame, firstPiece, nothingToAsk)
 	require.NoError(t, err)
 	assert.Len(t, b, MaxFrame)
-	_, err = readPieces(io.LimitReader(zeros{}, 3*piece), MaxFrame)
+	_, err = readPieces(io.LimitReader(zeros{}, 3*piece), MaxFrame, piece, nothingToAsk)
 	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
+
+func nothingToAsk() error { return nil }
 
 type zeros struct{}
 

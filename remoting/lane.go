@@ -3,26 +3,33 @@ package remoting
 import (
 	"context"
 	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
-// laneLength is how many oneway requests of a connection may wait for the one
-// that is served. It is small: what waits in it is memory of a stranger.
-const laneLength = 64
+// What may wait in a lane for the request that is served. It is little: it is
+// memory of a stranger.
+const (
+	laneLength = 64
+	laneBytes  = piece
+)
 
 // lane serves the oneway requests of a connection one by one, in the order in
 // which they came: nobody is told when one is done, so that nobody could keep
 // the order otherwise. For the same reason what comes after one waits for it:
 // see last. Its goroutine ends at close.
 type lane struct {
-	work chan func()
-	last chan struct{} // closed when the newest is done; nil before the first. For who adds
-	done sync.WaitGroup
+	work  chan func()
+	bytes *semaphore.Weighted
+	last  chan struct{} // closed when the newest is done; nil before the first. For who adds
+	done  sync.WaitGroup
 }
 
 func newLane() *lane {
-	n := &lane{work: make(chan func(), laneLength)}
+	n := &lane{work: make(chan func(), laneLength), bytes: semaphore.NewWeighted(laneBytes)}
 	n.done.Go(func() {
 		for f := range n.work {
 			f()
@@ -31,11 +38,20 @@ func newLane() *lane {
 	return n
 }
 
-// add waits for a place. It is false when ctx ended before there was one.
-func (n *lane) add(ctx context.Context, f func()) bool {
+// add waits for a place, for a request of a size. It is false when ctx ended
+// before there was one.
+func (n *lane) add(ctx context.Context, size int, f func()) bool {
+	bytes := int64(min(size, laneBytes))
+	if n.bytes.Acquire(ctx, bytes) != nil {
+		return false
+	}
 	done := make(chan struct{})
 	select {
-	case n.work <- func() { defer close(done); f() }:
+	case n.work <- func() {
+		defer close(done)
+		defer n.bytes.Release(bytes)
+		f()
+	}:
 		n.last = done
 		return true
 	case <-ctx.Done():
@@ -51,49 +67,115 @@ func (n *lane) wait() { n.done.Wait() }
 
 // calls serves the other requests of a connection side by side, and writes
 // their answers. Its goroutines end after the link; wait joins them.
+//
+// Each has a place of its connection. Those beyond the connection's own also
+// need one that all connections share, so that those who take all of these
+// leave everybody else something.
 type calls struct {
 	link   *link
 	places chan struct{} // a place for each request that is served or whose answer waits to be written
+	own    int64         // requests that need no shared place
+	shared chan struct{} // a place for each request beyond; nil with an own that is never reached
+	served atomic.Int64  // requests that are being served
+	freed  chan struct{} // capacity 1: one was served; a second signal would say no more
 	done   sync.WaitGroup
 }
 
-func newCalls(l *link, places int) *calls {
-	return &calls{link: l, places: make(chan struct{}, places)}
+// newCalls lets places requests be served at a time, of which own need no
+// shared place.
+func newCalls(l *link, places, own int, shared chan struct{}) *calls {
+	return &calls{link: l, places: make(chan struct{}, places), own: int64(own), shared: shared, freed: make(chan struct{}, 1)}
 }
 
-// try serves a request, after what ends when after is closed, unless all places
-// are taken.
-func (c *calls) try(after chan struct{}, serve func(context.Context) *Frame) bool {
+// place is what a request may run in.
+type place byte
+
+const (
+	placeNone   place = iota
+	placeOwn          // one of the connection
+	placeShared       // one of the connection, and one that all share
+	placeFull         // none: all of the connection are taken
+	placeBusy         // none: all that are shared are taken
+)
+
+// try takes a place if there is one.
+func (c *calls) try() place {
 	select {
 	case c.places <- struct{}{}:
 	default:
-		return false
+		return placeFull
 	}
-	c.run(after, serve)
-	return true
+	if p := c.enter(); p != placeNone {
+		return p
+	}
+	<-c.places
+	return placeBusy
 }
 
-// add is try, but waits for a place. It is false when the link ended before.
-func (c *calls) add(after chan struct{}, serve func(context.Context) *Frame) bool {
+// enter takes what is needed beside a place of the connection.
+func (c *calls) enter() place {
+	if c.served.Add(1) <= c.own {
+		return placeOwn
+	}
+	select {
+	case c.shared <- struct{}{}:
+		return placeShared
+	default:
+		c.served.Add(-1)
+		return placeNone
+	}
+}
+
+// take waits for a place. It is placeNone when the link ended before.
+func (c *calls) take() place {
 	select {
 	case c.places <- struct{}{}:
 	case <-c.link.ctx.Done():
-		return false
+		return placeNone
 	}
-	c.run(after, serve)
-	return true
+	for {
+		if p := c.enter(); p != placeNone {
+			return p
+		}
+		select {
+		case c.shared <- struct{}{}:
+			c.served.Add(1)
+			return placeShared
+		case <-c.freed:
+		case <-c.link.ctx.Done():
+			<-c.places
+			return placeNone
+		}
+	}
 }
 
-func (c *calls) run(after chan struct{}, serve func(context.Context) *Frame) {
+// run serves a request in a place that was taken, after what ends when after is
+// closed. served runs when it was served and before its answer is written.
+func (c *calls) run(p place, after chan struct{}, serve func(context.Context) *Frame, served func()) {
 	c.done.Go(func() {
 		defer func() { <-c.places }()
-		if after != nil {
-			<-after // the lane serves everything that is in it, also when the link has ended
-		}
-		if f := serve(c.link.ctx); f != nil {
+		if f := c.serve(p, after, serve, served); f != nil {
 			c.answer(f)
 		}
 	})
+}
+
+func (c *calls) serve(p place, after chan struct{}, serve func(context.Context) *Frame, served func()) *Frame {
+	defer func() {
+		served()
+		c.served.Add(-1)
+		if p == placeShared {
+			<-c.shared
+		}
+		select {
+		case c.freed <- struct{}{}:
+		default:
+		}
+	}()
+	if after != nil {
+		<-after // the lane serves everything that is in it, also when the link has ended
+	}
+	return serve(c.link.ctx)
 }
 
 // answer writes an answer. One that no frame can hold becomes an error.

@@ -3,10 +3,12 @@ package remoting
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,8 +26,15 @@ const (
 	// maxBlocked is how many bytes may wait for that. A side that lets so much
 	// come and reads none of it is cut off.
 	maxBlocked = 64 << 20
-	// readBuffer is what is read ahead.
-	readBuffer = 16 << 10
+	// readBuffer is what is read ahead, firstBuffer until a whole frame has come.
+	readBuffer  = 16 << 10
+	firstBuffer = 1 << 10
+	// firstPiece is what is allocated for the first frame before more of it has
+	// arrived. Who has sent a frame gets a whole piece at once.
+	firstPiece = 4 << 10
+	// maxSpare is how large a buffer of written bytes may be to be kept for the
+	// next ones.
+	maxSpare = 64 << 10
 )
 
 // errLinkEnded is a frame that was not written because the connection is over.
@@ -35,21 +44,33 @@ var errLinkEnded = errors.New("connection over")
 // own. Two goroutines serve it, read and write; end ends them, wait joins them.
 type link struct {
 	conn   net.Conn
+	stream net.Conn // conn, or TLS over it; fixed before the first frame
 	idle   time.Duration
-	in     *bufio.Reader
 	active atomic.Int64 // when the last whole frame crossed, in ns since begun
 	begun  time.Time
+	heard  atomic.Bool // a whole frame has come
+
+	// Of the reading goroutine.
+	in      *bufio.Reader
+	hurried bool   // a deadline is one, however short the link was idle
+	large   *lease // of the large frame that is being read
 
 	ctx    context.Context // ended by end
 	cancel context.CancelFunc
 	wake   chan struct{} // capacity 1: out has bytes; a second signal would say no more
 
+	backlog *backlog // of a server's links; nil: nobody counts
+
 	mu      sync.Mutex // guards what follows; never held during a read or a write
 	over    bool
+	cause   error         // why it is over; nil: this side wanted it
 	last    bool          // the link ends once out is written
 	out     []byte        // frames that wait to be written
+	writing int           // bytes that are being written
+	since   time.Time     // when that began
 	room    chan struct{} // closed and replaced when out was taken; nil while nobody waits
 	blocked int           // bytes that wait for room
+	charged int           // what backlog counts of all these
 	opaque  int32         // of our last request
 	waiting map[int32]chan *Frame
 
@@ -57,56 +78,85 @@ type link struct {
 }
 
 func newLink(conn net.Conn, idle time.Duration) *link {
-	l := &link{conn: conn, idle: idle, begun: time.Now(), wake: make(chan struct{}, 1), waiting: make(map[int32]chan *Frame)}
+	l := &link{conn: conn, stream: conn, idle: idle, begun: time.Now(), wake: make(chan struct{}, 1), waiting: make(map[int32]chan *Frame)}
+	if secured, ok := conn.(*tls.Conn); ok {
+		l.conn = secured.NetConn()
+	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.in = bufio.NewReaderSize(idleReader{l}, readBuffer)
+	l.in = bufio.NewReaderSize(idleReader{l}, firstBuffer)
 	return l
 }
 
-// start serves the link until it ends: requests go to request, on the reading
-// goroutine; done runs there last. charge is asked before a large frame is
-// read and returns what gives its bytes back.
-func (l *link) start(charge func(size int) (release func(), err error), request func(f *Frame, release func()), done func()) {
+// service is what a link does for its owner, on the reading goroutine.
+type service struct {
+	begin   func() error                   // before the first frame; may be nil
+	charge  func(size int) (*lease, error) // before a large frame is read to its end; nil: it always may
+	request func(f *Frame, release func()) // a request has come; release gives back what charge took
+	done    func()                         // at last
+}
+
+// start serves the link until it ends.
+func (l *link) start(s service) {
 	l.loops.Go(func() {
-		defer done()
-		defer l.end()
-		if !l.rearm() {
-			return
-		}
-		for {
-			f, release, err := l.next(charge)
-			if err != nil {
-				return
-			}
-			l.touch()
-			if f.Response() {
-				release()
-				l.answered(f)
-				continue
-			}
-			request(f, release)
-		}
+		defer s.done()
+		l.end(l.read(s))
 	})
-	l.loops.Go(func() {
-		defer l.end()
-		l.write()
-	})
+}
+
+// read reads frames until one cannot be, and lets the other goroutine write.
+func (l *link) read(s service) error {
+	if !l.rearm() {
+		return os.ErrDeadlineExceeded
+	}
+	if s.begin != nil {
+		if err := s.begin(); err != nil {
+			return err
+		}
+	}
+	l.loops.Go(func() { l.end(l.write()) })
+	for {
+		f, release, err := l.next(s.charge)
+		if err != nil {
+			return err
+		}
+		l.touch()
+		l.heard.Store(true)
+		if f.Response() {
+			release()
+			l.answered(f)
+			continue
+		}
+		s.request(f, release)
+	}
 }
 
 // wait returns when the goroutines have ended, after end.
 func (l *link) wait() { l.loops.Wait() }
 
-// end ends the link. Whoever waits for an answer learns of it through ctx.
-func (l *link) end() {
+// end ends the link; the first cause counts. Whoever waits for an answer learns
+// of it through ctx.
+func (l *link) end(cause error) {
 	l.mu.Lock()
 	over := l.over
-	l.over = true
+	if !over {
+		l.over, l.cause, l.out = true, cause, nil
+		l.countLocked()
+	}
 	l.mu.Unlock()
 	if over {
 		return
 	}
 	l.cancel()
-	_ = l.conn.Close() // The link is over: there is nobody to tell.
+	// Without a word of TLS before it, for which a peer that does not read could
+	// make us wait. The link is over: there is nobody to tell of an error.
+	_ = l.conn.Close()
+}
+
+// why is the cause of the end.
+func (l *link) why() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cause
 }
 
 // finish is end, but what was sent before is written first, as far as that is
@@ -116,7 +166,7 @@ func (l *link) finish(limit time.Duration) {
 	l.last = true
 	l.mu.Unlock()
 	if l.conn.SetWriteDeadline(time.Now().Add(limit)) != nil {
-		l.end()
+		l.end(nil)
 	}
 	select {
 	case l.wake <- struct{}{}:
@@ -128,11 +178,41 @@ func (l *link) alive() bool { return l.ctx.Err() == nil }
 
 func (l *link) touch() { l.active.Store(int64(time.Since(l.begun))) }
 
+// use makes what crosses the connection cross stream instead, which lies over
+// it. Only before the first frame.
+func (l *link) use(stream net.Conn) {
+	l.stream = stream
+	l.in.Reset(idleReader{l})
+}
+
+// within runs f, of which a read or a write fails when the limit is over.
+func (l *link) within(limit time.Duration, f func() error) error {
+	l.hurried = true
+	err := l.conn.SetDeadline(time.Now().Add(limit))
+	if err == nil {
+		err = f()
+	}
+	l.hurried = false
+	if err == nil {
+		err = l.conn.SetWriteDeadline(time.Time{})
+	}
+	if err == nil && !l.rearm() {
+		err = os.ErrDeadlineExceeded
+	}
+	return err
+}
+
 // next reads a frame. Of a large one no more than the first piece is read
 // before charge allows it.
-func (l *link) next(charge func(int) (func(), error)) (*Frame, func(), error) {
+func (l *link) next(charge func(int) (*lease, error)) (f *Frame, release func(), err error) {
+	first := firstPiece
+	if l.heard.Load() {
+		first = piece
+		if l.in.Size() < readBuffer && l.in.Buffered() == 0 {
+			l.in = bufio.NewReaderSize(idleReader{l}, readBuffer)
+		}
+	}
 	var word [4]byte
-	release := func() {}
 	if _, err := io.ReadFull(l.in, word[:]); err != nil {
 		return nil, nil, err
 	}
@@ -140,21 +220,36 @@ func (l *link) next(charge func(int) (func(), error)) (*Frame, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if n > piece && charge != nil {
-		if release, err = charge(n); err != nil {
-			return nil, nil, err
-		}
+	head, err := l.in.Peek(4)
+	if err != nil {
+		return nil, nil, err
 	}
-	b, err := readPieces(l.in, n)
-	var f *Frame
+	if _, _, err := splitHead(head, n); err != nil {
+		return nil, nil, err
+	}
+	var taken *lease
+	b, err := readPieces(l.in, n, first, func() (err error) {
+		if charge == nil {
+			return nil
+		}
+		if taken, err = charge(n); err != nil {
+			return err
+		}
+		l.large = taken
+		if !l.rearm() {
+			return os.ErrDeadlineExceeded
+		}
+		return nil
+	})
+	l.large = nil
 	if err == nil {
 		f, err = Parse(b)
 	}
 	if err != nil {
-		release()
+		taken.release()
 		return nil, nil, err
 	}
-	return f, release, nil
+	return f, taken.release, nil
 }
 
 // idleReader reads from a link's connection. It gives up when for the idle
@@ -164,22 +259,30 @@ type idleReader struct{ l *link }
 
 func (r idleReader) Read(b []byte) (int, error) {
 	for {
-		n, err := r.l.conn.Read(b)
+		n, err := r.l.stream.Read(b)
+		if slow := r.l.large.arrived(n); slow != nil {
+			return n, slow
+		}
 		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
-		if !r.l.rearm() {
+		if r.l.hurried || !r.l.rearm() {
 			return 0, err
 		}
 	}
 }
 
 // rearm moves the deadline of reads to when the link will have been idle for
-// too long. It is false when it has.
+// too long, or to when a large frame is looked at again. It is false when it
+// has been idle for too long.
 func (l *link) rearm() bool {
+	now := time.Now()
 	at := l.begun.Add(time.Duration(l.active.Load()) + l.idle)
-	if !time.Now().Before(at) {
+	if !now.Before(at) {
 		return false
+	}
+	if again := now.Add(paceGrace); l.large != nil && again.Before(at) {
+		at = again
 	}
 	return l.conn.SetReadDeadline(at) == nil
 }
@@ -192,7 +295,7 @@ func (l *link) send(ctx context.Context, f *Frame) error {
 	for !l.over && !l.last && len(l.out) > maxPending {
 		if l.blocked+size > maxBlocked {
 			l.mu.Unlock()
-			l.end()
+			l.end(errNotRead)
 			return errLinkEnded
 		}
 		if l.room == nil {
@@ -200,7 +303,11 @@ func (l *link) send(ctx context.Context, f *Frame) error {
 		}
 		room := l.room
 		l.blocked += size
+		much := l.countLocked()
 		l.mu.Unlock()
+		if much {
+			l.backlog.relieve()
+		}
 		var err error
 		select {
 		case <-room:
@@ -211,12 +318,16 @@ func (l *link) send(ctx context.Context, f *Frame) error {
 		l.mu.Lock()
 		l.blocked -= size
 		if err != nil {
+			l.countLocked()
 			l.mu.Unlock()
 			return err
 		}
 	}
-	return l.addLocked(f)
+	return l.addLocked(f, size)
 }
+
+// errNotRead is the end of a side that does not read what it lets come.
+var errNotRead = errors.New("too much waits to be read")
 
 // trySend is send for what may be lost: it does not wait.
 func (l *link) trySend(f *Frame) error {
@@ -225,17 +336,21 @@ func (l *link) trySend(f *Frame) error {
 		l.mu.Unlock()
 		return errLinkEnded
 	}
-	return l.addLocked(f)
+	return l.addLocked(f, f.size())
 }
 
-// addLocked adds a frame, and unlocks.
-func (l *link) addLocked(f *Frame) (err error) {
+// addLocked adds a frame of about a size, and unlocks.
+func (l *link) addLocked(f *Frame, size int) (err error) {
 	if l.over || l.last {
 		err = errLinkEnded
 	} else {
-		l.out, err = f.Append(l.out)
+		l.out, err = f.Append(slices.Grow(l.out, size))
 	}
+	much := l.countLocked()
 	l.mu.Unlock()
+	if much {
+		l.backlog.relieve()
+	}
 	if err != nil {
 		return err
 	}
@@ -246,44 +361,72 @@ func (l *link) addLocked(f *Frame) (err error) {
 	return nil
 }
 
+// countLocked has the backlog count what waits. It is true when that has become
+// too much.
+func (l *link) countLocked() bool {
+	if l.backlog == nil {
+		return false
+	}
+	waits := 0
+	if !l.over {
+		waits = max(0, len(l.out)+l.writing+l.blocked-freeBacklog)
+	}
+	more := waits - l.charged
+	if more == 0 {
+		return false
+	}
+	l.charged = waits
+	return l.backlog.add(more)
+}
+
 // write writes what was added, all of it at once, until the link ends.
-func (l *link) write() {
+func (l *link) write() error {
 	var spare []byte
 	for {
 		select {
 		case <-l.wake:
 		case <-l.ctx.Done():
-			return
+			return nil
 		}
 		l.mu.Lock()
 		b, last := l.out, l.last
-		l.out = spare[:0]
+		l.out = spare
+		l.writing, l.since = len(b), time.Now()
 		if l.room != nil {
 			close(l.room)
 			l.room = nil
 		}
 		l.mu.Unlock()
-		if len(b) == 0 {
-			if last {
-				return
+		var err error
+		if len(b) > 0 {
+			if !last {
+				err = l.conn.SetWriteDeadline(time.Now().Add(l.idle))
 			}
-			spare = b
-			continue
+			if err == nil {
+				_, err = l.stream.Write(b)
+			}
+			l.touch()
 		}
-		if !last && l.conn.SetWriteDeadline(time.Now().Add(l.idle)) != nil {
-			return
+		l.mu.Lock()
+		l.writing = 0
+		l.countLocked()
+		l.mu.Unlock()
+		if err != nil || last {
+			return l.farewell(err)
 		}
-		if _, err := l.conn.Write(b); err != nil {
-			return
-		}
-		l.touch()
-		if last {
-			return
-		}
-		if spare = b; cap(spare) > maxPending {
+		if spare = b[:0]; cap(spare) > maxSpare {
 			spare = nil
 		}
 	}
+}
+
+// farewell says over TLS that nothing follows; elsewhere the end of the
+// connection says so.
+func (l *link) farewell(err error) error {
+	if secured, ok := l.stream.(*tls.Conn); ok && err == nil {
+		err = secured.CloseWrite()
+	}
+	return err
 }
 
 // ask sends a request under an id of its own. The answer comes through the

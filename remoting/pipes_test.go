@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"testing"
 
 	"github.com/pocketmq/pocketmq/internal/pipenet"
@@ -15,12 +16,13 @@ import (
 // are nil note their name.
 type fakeBroker struct {
 	recordedBroker
-	session protocol.Session
-	send    func(context.Context, *protocol.SendMessageRequest) (*protocol.SendMessageResponse, error)
-	pull    func(context.Context, *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error)
-	commit  func(context.Context, *protocol.UpdateConsumerOffsetRequest) (*protocol.UpdateConsumerOffsetResponse, error)
-	maximum func(context.Context, *protocol.GetMaxOffsetRequest) (*protocol.GetMaxOffsetResponse, error)
-	close   func()
+	connecting sync.Mutex // guards session against another one
+	session    protocol.Session
+	send       func(context.Context, *protocol.SendMessageRequest) (*protocol.SendMessageResponse, error)
+	pull       func(context.Context, *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error)
+	commit     func(context.Context, *protocol.UpdateConsumerOffsetRequest) (*protocol.UpdateConsumerOffsetResponse, error)
+	maximum    func(context.Context, *protocol.GetMaxOffsetRequest) (*protocol.GetMaxOffsetResponse, error)
+	close      func()
 }
 
 func (b *fakeBroker) SendMessage(ctx context.Context, q *protocol.SendMessageRequest) (*protocol.SendMessageResponse, error) {
@@ -60,6 +62,8 @@ func (b *fakeBroker) Close() error {
 
 // Connect lets the one fake serve every session.
 func (b *fakeBroker) Connect(s protocol.Session) protocol.BrokerConn {
+	b.connecting.Lock()
+	defer b.connecting.Unlock()
 	b.session = s
 	return b
 }

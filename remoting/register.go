@@ -37,6 +37,7 @@ func registerBroker() *command[protocol.NameServerConn, protocol.RegisterBrokerR
 		method:        protocol.NameServerConn.RegisterBroker,
 		encodeRequest: encodeRegistration,
 		decodeRequest: decodeRegistration,
+		body:          bodyTable,
 		encodeResponse: func(_ site, _ *protocol.RegisterBrokerRequest, r *protocol.RegisterBrokerResponse, f *Frame) {
 			f.putIfAny("haServerAddr", r.HAAddr)
 			f.putIfAny("masterAddr", r.MasterAddr)

@@ -55,6 +55,7 @@ func sendMessage() *command[protocol.BrokerConn, protocol.SendMessageRequest, pr
 			f.put(fieldRegion, defaultRegion)
 			f.putBool(fieldTraceOn, true)
 		},
+		body: bodyBytes,
 		outcome: func(code protocol.Code) outcome {
 			switch code {
 			case protocol.Success:

@@ -17,25 +17,39 @@ import (
 // limits bound what strangers can make a server hold. In the worst case, that
 // of clients which send as much as they may and read nothing, a server holds
 //
-//	conns * (piece + readBuffer + 2*maxPending)   bytes of connections,
-//	served * piece + large                        bytes of requests,
-//	held                                          goroutines of pulls,
+//	conns * (3*piece + readBuffer + 2*maxSpare + freeBacklog)   bytes of connections,
+//	served * piece + large                                      bytes of requests,
+//	held * smallFrame + heldBytes                               bytes of pulls,
+//	decoders * 128 MiB                                          bytes of bodies that are being read,
+//	answers                                                     bytes of answers, and one answer for each place,
 //
-// and for each connection at most maxBlocked bytes of answers before it is cut
-// off.
+// with (conns + served) + (conns * ownHeld + held) goroutines. A connection of
+// which no whole frame has come holds about 10 KiB, one with TLS 50 KiB more.
 type limits struct {
 	idle       time.Duration
-	conns      int   // connections; one more is closed at once
+	conns      int   // connections; for one more the oldest that has said nothing is closed, or the new one
 	connServed int   // requests of a connection that are served or whose answers wait to be written; then it is not read, nor is its end noticed
-	served     int   // requests that are served, but for pulls; then nobody's are
+	ownServed  int   // requests of a connection that need no place among served
+	served     int   // requests of all connections that are served, beyond their own; then nobody's are
 	connHeld   int   // pulls of a connection; one more is refused as busy
-	held       int   // pulls; one more is refused as busy
+	ownHeld    int   // pulls of a connection that need no place among held
+	held       int   // pulls of all connections, beyond their own; one more is refused as busy
+	heldBytes  int64 // bytes of pulls that are larger than smallFrame; one more is refused as busy
 	large      int64 // bytes of requests that are larger than a piece
+	decoders   int   // bodies larger than smallFrame, or compressed ones, that are being read at a time
+	answers    int64 // bytes of answers that wait to be written, beyond freeBacklog of each connection; then the slowest reader is cut off
 }
 
 func defaultLimits() limits {
-	return limits{idle: idleLimit, conns: 10_000, connServed: 256, served: 4096, connHeld: 8192, held: 32_768, large: 256 << 20}
+	return limits{
+		idle: idleLimit, conns: 10_000, connServed: 256, ownServed: 1, served: 4096, connHeld: 8192, ownHeld: 16, held: 32_768,
+		heldBytes: 64 << 20, large: 256 << 20, decoders: 4, answers: 256 << 20,
+	}
 }
+
+// smallFrame is the size up to which requests are small: they are many, and
+// what is made of them need not be counted.
+const smallFrame = 4 << 10
 
 // serverConn is a server's side of a session: a BrokerConn or a NameServerConn.
 type serverConn interface{ Close() error }
@@ -46,12 +60,16 @@ type listener[S serverConn] struct {
 	at      site
 	connect func(protocol.Session) S
 	rows    table[S]
+	secure  *security
 	limits  limits
 	net     net.Listener
 
-	served chan struct{} // a place for each request that is served
-	held   chan struct{} // a place for each pull
-	large  *semaphore.Weighted
+	served    chan struct{} // a place for each request that is served
+	held      chan struct{} // a place for each pull
+	heldBytes *semaphore.Weighted
+	large     *budget
+	decoding  chan struct{} // a place for each large body that is being read
+	answers   backlog
 
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
@@ -61,16 +79,19 @@ type listener[S serverConn] struct {
 	mu       sync.Mutex // guards what follows
 	closed   bool
 	sessions map[*session[S]]struct{}
+	evicted  int // sessions that were ended for others and are still there
 }
 
 var _ protocol.Listener = (*listener[protocol.BrokerConn])(nil)
 
-func serve[S serverConn](ln net.Listener, addr string, at site, rows []row[S], connect func(protocol.Session) S, lim limits) *listener[S] {
+func serve[S serverConn](ln net.Listener, addr string, at site, rows []row[S], connect func(protocol.Session) S, secure *security, lim limits) *listener[S] {
 	l := &listener[S]{
-		addr: addr, at: at, connect: connect, rows: tableOf(rows), limits: lim, net: ln,
-		served: make(chan struct{}, lim.served), held: make(chan struct{}, lim.held), large: semaphore.NewWeighted(lim.large),
+		addr: addr, at: at, connect: connect, rows: tableOf(rows), secure: secure, limits: lim, net: ln,
+		served: make(chan struct{}, lim.served), held: make(chan struct{}, lim.held), heldBytes: semaphore.NewWeighted(lim.heldBytes),
+		large: newBudget(lim.large), decoding: make(chan struct{}, lim.decoders),
 		sessions: make(map[*session[S]]struct{}),
 	}
+	l.answers.most, l.answers.cut = lim.answers, l.cutSlowest
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.loop.Go(l.accept)
 	return l
@@ -98,7 +119,7 @@ func (l *listener[S]) Close() error {
 	}
 	l.mu.Unlock()
 	for _, s := range open {
-		s.link.end()
+		s.link.end(nil)
 	}
 	for _, s := range open {
 		s.link.wait()
@@ -120,7 +141,11 @@ func (l *listener[S]) accept() {
 		if l.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 			return
 		}
-		// Out of file handles, say: later there may be some.
+		// Out of file handles, say: later there may be some, or at once, those of
+		// connections that nobody uses.
+		if l.evict() {
+			pause = first
+		}
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
@@ -134,24 +159,74 @@ func (l *listener[S]) accept() {
 
 // open begins a session.
 func (l *listener[S]) open(conn net.Conn) {
-	s := &session[S]{l: l, link: newLink(conn, l.limits.idle), lane: newLane()}
-	s.calls, s.pulls = newCalls(s.link, l.limits.connServed), newCalls(s.link, l.limits.connHeld)
 	l.mu.Lock()
-	refused := l.closed || len(l.sessions) >= l.limits.conns
-	if !refused {
-		l.sessions[s] = struct{}{}
-	}
+	full := len(l.sessions)-l.evicted >= l.limits.conns
 	l.mu.Unlock()
+	refused := full && !l.evict()
+	s := &session[S]{l: l, link: newLink(conn, l.limits.idle)}
+	s.link.backlog = &l.answers
+	if !refused {
+		l.mu.Lock()
+		if refused = l.closed; !refused {
+			l.sessions[s] = struct{}{}
+		}
+		l.mu.Unlock()
+	}
 	if refused {
-		s.link.end()
-		s.lane.close()
-		s.lane.wait()
+		s.link.end(nil)
 		return
 	}
-	remote := remoteOf(conn)
-	s.peer = &peer{link: s.link, remote: remote.String(), closing: &l.closing}
-	s.srv = l.connect(protocol.Session{Remote: remote, Peer: s.peer})
-	s.link.start(s.charge, s.request, s.end)
+	s.lane = newLane()
+	s.calls = newCalls(s.link, l.limits.connServed, l.limits.ownServed, l.served)
+	s.pulls = newCalls(s.link, l.limits.connHeld, l.limits.ownHeld, l.held)
+	s.link.start(service{begin: s.begin, charge: s.charge, request: s.request, done: s.end})
+}
+
+// evict ends the oldest session of which no whole frame has come. It is false
+// when there is none.
+func (l *listener[S]) evict() bool {
+	l.mu.Lock()
+	var oldest *session[S]
+	for s := range l.sessions {
+		if !s.evicted && !s.link.heard.Load() && (oldest == nil || s.link.begun.Before(oldest.link.begun)) {
+			oldest = s
+		}
+	}
+	if oldest != nil {
+		oldest.evicted = true
+		l.evicted++
+	}
+	l.mu.Unlock()
+	if oldest == nil {
+		return false
+	}
+	oldest.link.end(errEvicted)
+	return true
+}
+
+// errEvicted is the end of a connection that had said nothing when there were
+// too many.
+var errEvicted = errors.New("too many connections")
+
+// cutSlowest ends the session whose write has lasted longest, of those that
+// have more to be written than is free.
+func (l *listener[S]) cutSlowest() bool {
+	var slowest *link
+	var since time.Time
+	l.mu.Lock()
+	for s := range l.sessions {
+		s.link.mu.Lock()
+		if s.link.charged > 0 && s.link.writing > 0 && (slowest == nil || s.link.since.Before(since)) {
+			slowest, since = s.link, s.link.since
+		}
+		s.link.mu.Unlock()
+	}
+	l.mu.Unlock()
+	if slowest == nil {
+		return false
+	}
+	slowest.end(errNotRead)
+	return true
 }
 
 func remoteOf(conn net.Conn) netip.AddrPort {
@@ -164,24 +239,35 @@ func remoteOf(conn net.Conn) netip.AddrPort {
 
 // session is one connection to a server.
 type session[S serverConn] struct {
-	l     *listener[S]
-	link  *link
-	peer  *peer
-	srv   S
-	lane  *lane
-	calls *calls
-	pulls *calls
+	l         *listener[S]
+	link      *link
+	peer      *peer
+	srv       S
+	connected bool // there is an srv; of the reading goroutine
+	evicted   bool // guarded by l.mu
+	lane      *lane
+	calls     *calls
+	pulls     *calls
+}
+
+// begin connects the session once it is known from where.
+func (s *session[S]) begin() error {
+	from, err := s.l.secure.greet(s.link)
+	if err != nil {
+		return err
+	}
+	if !from.IsValid() {
+		from = remoteOf(s.link.conn)
+	}
+	s.peer = &peer{link: s.link, remote: from.String(), closing: &s.l.closing}
+	s.srv = s.l.connect(protocol.Session{Remote: from, Peer: s.peer})
+	s.connected = true
+	return nil
 }
 
 // charge takes the bytes of a large request from what the server has for them.
-func (s *session[S]) charge(size int) (release func(), err error) {
-	ctx, cancel := context.WithTimeout(s.link.ctx, s.l.limits.idle)
-	defer cancel()
-	n := min(int64(size), s.l.limits.large)
-	if err := s.l.large.Acquire(ctx, n); err != nil {
-		return nil, err
-	}
-	return func() { s.l.large.Release(n) }, nil
+func (s *session[S]) charge(size int) (*lease, error) {
+	return s.l.large.take(s.link.ctx, size, s.l.limits.idle)
 }
 
 // request serves a request, or sees to it.
@@ -197,13 +283,14 @@ func (s *session[S]) request(f *Frame, release func()) {
 	}
 	switch f.Code {
 	case int32(protocol.CodePullMessage), codeLitePullMessage:
-		release() // a pull is small in memory, whatever came with it
-		f.Body = nil
+		release()
+		f.Body = nil // nothing was asked by it
 		s.pull(row, f)
 		return
 	}
+	f.decoding = s.l.decoding
 	if f.Oneway() {
-		if !s.lane.add(s.link.ctx, func() {
+		if !s.lane.add(s.link.ctx, f.size(), func() {
 			defer release()
 			row.serve(s.l.ctx, s.srv, s.l.at, f)
 		}) {
@@ -211,33 +298,33 @@ func (s *session[S]) request(f *Frame, release func()) {
 		}
 		return
 	}
-	if !s.calls.add(s.lane.last, func(ctx context.Context) *Frame {
-		defer release()
-		select {
-		case s.l.served <- struct{}{}:
-			defer func() { <-s.l.served }()
-		case <-ctx.Done():
-			return nil
-		}
-		return row.serve(ctx, s.srv, s.l.at, f)
-	}) {
+	p := s.calls.take()
+	if p == placeNone {
 		release()
-	}
-}
-
-func (s *session[S]) pull(row row[S], f *Frame) {
-	select {
-	case s.l.held <- struct{}{}:
-	default:
-		refuse(s.link, f, protocol.SystemBusy, "[OVERLOAD] the server holds %d pulls", s.l.limits.held)
 		return
 	}
-	if !s.pulls.try(s.lane.last, func(ctx context.Context) *Frame {
-		defer func() { <-s.l.held }()
-		return row.serve(ctx, s.srv, s.l.at, f)
-	}) {
-		<-s.l.held
+	s.calls.run(p, s.lane.last, func(ctx context.Context) *Frame { return row.serve(ctx, s.srv, s.l.at, f) }, release)
+}
+
+// pull serves a pull, which may be held for long.
+func (s *session[S]) pull(row row[S], f *Frame) {
+	release := func() {}
+	if size := int64(f.size()); size > smallFrame {
+		if !s.l.heldBytes.TryAcquire(size) {
+			refuse(s.link, f, protocol.SystemBusy, "[OVERLOAD] the server holds %d bytes of large pulls", s.l.limits.heldBytes)
+			return
+		}
+		release = func() { s.l.heldBytes.Release(size) }
+	}
+	switch p := s.pulls.try(); p {
+	case placeFull:
+		release()
 		refuse(s.link, f, protocol.SystemBusy, "[OVERLOAD] the connection holds %d pulls", s.l.limits.connHeld)
+	case placeBusy:
+		release()
+		refuse(s.link, f, protocol.SystemBusy, "[OVERLOAD] the server holds %d pulls", s.l.limits.held)
+	default:
+		s.pulls.run(p, s.lane.last, func(ctx context.Context) *Frame { return row.serve(ctx, s.srv, s.l.at, f) }, release)
 	}
 }
 
@@ -246,11 +333,16 @@ func (s *session[S]) pull(row row[S], f *Frame) {
 func (s *session[S]) end() {
 	s.lane.close()
 	s.lane.wait()
-	_ = s.srv.Close() // The session is over: nobody is left who could be told.
+	if s.connected {
+		_ = s.srv.Close() // The session is over: nobody is left who could be told.
+	}
 	s.calls.wait()
 	s.pulls.wait()
 	s.l.mu.Lock()
 	delete(s.l.sessions, s)
+	if s.evicted {
+		s.l.evicted--
+	}
 	s.l.mu.Unlock()
 }
 

@@ -26,7 +26,7 @@ func limited(t *testing.T, b *fakeBroker, change func(*limits)) (lis *listener[p
 	require.NoError(t, err)
 	lim := defaultLimits()
 	change(&lim)
-	lis = serve(ln, ln.Addr().String(), site{"broker-a"}, brokerRows(), b.Connect, lim)
+	lis = serve(ln, ln.Addr().String(), site{"broker-a"}, brokerRows(), b.Connect, newSecurity(Options{}), lim)
 	return lis, func() net.Conn {
 		conn, err := n.Dial(t.Context(), ln.Addr().String())
 		require.NoError(t, err)
@@ -76,7 +76,7 @@ func TestPullsBeyondTheBoundsAreRefusedAsBusy(t *testing.T) {
 	pull := pullMessage().request(&protocol.PullMessageRequest{Group: "G", Topic: "T"})
 	for what, change := range map[string]func(*limits){
 		"the connection holds 3 pulls": func(l *limits) { l.connHeld = 3 },
-		"the server holds 3 pulls":     func(l *limits) { l.held = 3 },
+		"the server holds 3 pulls":     func(l *limits) { l.ownHeld, l.held = 0, 3 },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var running atomic.Int64
@@ -107,7 +107,7 @@ func TestPullsBeyondTheBoundsAreRefusedAsBusy(t *testing.T) {
 func TestAConnectionWithEnoughToDoIsNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running atomic.Int64
-		lis, raw := limited(t, blocking(&running), func(l *limits) { l.connServed, l.served = 3, 5 })
+		lis, raw := limited(t, blocking(&running), func(l *limits) { l.connServed, l.ownServed, l.served = 3, 0, 5 })
 		busy := raw()
 		request := getMaxOffset().request(&protocol.GetMaxOffsetRequest{Topic: "T"})
 		write(t, busy, manyOf(request, 10)...)
@@ -223,6 +223,6 @@ func TestLargeRequestsShareWhatThereIsForThem(t *testing.T) {
 		}
 		assert.Less(t, time.Since(start), 2*idleLimit+time.Second)
 		require.NoError(t, lis.Close())
-		require.True(t, lis.large.TryAcquire(3<<20), "all is given back")
+		require.True(t, lis.large.bytes.TryAcquire(3<<20), "all is given back")
 	})
 }

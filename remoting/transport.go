@@ -27,8 +27,9 @@ type Network interface {
 // concurrent use. It needs no Close: all it holds belongs to listeners and
 // sessions.
 type Transport struct {
-	host string
-	net  Network
+	host   string
+	net    Network
+	secure *security
 
 	mu     sync.Mutex // guards what follows
 	claims map[claim]*claim
@@ -42,8 +43,12 @@ type claim struct{ group, clientID string }
 // NewTransport returns a Transport whose servers listen on host, a name or an
 // IP literal that is resolved when the first of them does, unless their own
 // address says otherwise.
-func NewTransport(host string, n Network) *Transport {
-	return &Transport{host: host, net: n, claims: make(map[claim]*claim), addrs: make(map[string]string)}
+func NewTransport(host string, n Network) *Transport { return NewTransportWith(host, n, Options{}) }
+
+// NewTransportWith is NewTransport with options. What is wrong with them is
+// protocol.ErrInvalidConfig of whoever listens or dials.
+func NewTransportWith(host string, n Network, o Options) *Transport {
+	return &Transport{host: host, net: n, secure: newSecurity(o), claims: make(map[claim]*claim), addrs: make(map[string]string)}
 }
 
 // TCP is the Network of the operating system.
@@ -75,9 +80,11 @@ func (t *Transport) ListenBroker(ctx context.Context, l protocol.Listen, s proto
 	return listen(ctx, t, l, brokerRows(), s.Connect)
 }
 
-// DialNameServer opens a session with the name server at d.Addr. A refused
-// dial, and one that ctx ends, match protocol.ErrUnreachable, the latter ctx's
-// error as well. What listens there turns out with the first call.
+// DialNameServer opens a session with the name server at d.Addr, over TLS if the
+// options say so. A refused dial, a handshake that fails, and one that ctx ends,
+// match protocol.ErrUnreachable, the latter ctx's error as well, a refused
+// certificate also its error of crypto/x509. What listens there turns out with
+// the first call.
 func (t *Transport) DialNameServer(ctx context.Context, d protocol.Dial) (protocol.NameServerConn, error) {
 	c, err := t.dial(ctx, d)
 	if err != nil {
@@ -101,6 +108,9 @@ func (t *Transport) dial(ctx context.Context, d protocol.Dial) (*client, error) 
 		return nil, protocol.Tagged(fmt.Sprintf("%v: address to dial %q: want host:port", protocol.ErrInvalidConfig, d.Addr),
 			protocol.ErrUnreachable, protocol.ErrInvalidConfig)
 	}
+	if err := t.secure.err; err != nil {
+		return nil, protocol.Tagged(err.Error(), protocol.ErrUnreachable, protocol.ErrInvalidConfig)
+	}
 	start := time.Now()
 	if err := ctx.Err(); err != nil {
 		return nil, errDialEnded(d.Addr, 0, err)
@@ -111,6 +121,9 @@ func (t *Transport) dial(ctx context.Context, d protocol.Dial) (*client, error) 
 			return nil, errDialEnded(d.Addr, time.Since(start), ended)
 		}
 		return nil, errRefused(d.Addr, err)
+	}
+	if conn, err = t.secure.secure(ctx, conn, d.Addr); err != nil {
+		return nil, err
 	}
 	return newClient(conn, d.Addr, d.Peer), nil
 }
@@ -137,6 +150,9 @@ func (t *Transport) Claim(group, clientID string) (release func(), err error) {
 
 func listen[S serverConn](ctx context.Context, t *Transport, at protocol.Listen, rows []row[S], connect func(protocol.Session) S) (protocol.Listener, error) {
 	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("listen for %s: %w", at.Node, err)
+	}
+	if err := t.secure.err; err != nil {
 		return nil, fmt.Errorf("listen for %s: %w", at.Node, err)
 	}
 	bind, err := t.bindAddr(ctx, at)
@@ -168,7 +184,7 @@ func listen[S serverConn](ctx context.Context, t *Transport, at protocol.Listen,
 		}
 	}
 	group, _, _ := strings.Cut(at.Node, "/")
-	l := serve(ln, told.String(), site{broker: group}, rows, connect, defaultLimits())
+	l := serve(ln, told.String(), site{broker: group}, rows, connect, t.secure, defaultLimits())
 	return &remembered[S]{l, t, at.Node, netip.AddrPortFrom(bind.Addr(), uint16(bound.Port)).String()}, nil
 }
 

@@ -30,7 +30,7 @@ const maxValues = 1 << 20
 
 // ParseBody reads a JSON body. An empty one is null.
 func ParseBody(b []byte) (Value, error) {
-	r := bodyReader{scanner: scanner{s: string(b)}}
+	r := bodyReader{scanner: scanner{s: string(b)}, own: len(b) > smallFrame}
 	if r.peek() == 0 && r.i == len(r.s) {
 		return Value{}, nil
 	}
@@ -44,6 +44,7 @@ func ParseBody(b []byte) (Value, error) {
 type bodyReader struct {
 	scanner
 	count int
+	own   bool // texts are copied, so that one that is kept does not keep the whole body
 }
 
 func (r *bodyReader) value() (v Value, err error) {
@@ -80,6 +81,9 @@ func (r *bodyReader) value() (v Value, err error) {
 		if v.text, err = r.bare(); v.text == "null" {
 			v = Value{}
 		}
+	}
+	if r.own {
+		v.text = strings.Clone(v.text)
 	}
 	return v, err
 }
