@@ -75,7 +75,7 @@ func (c *client) request(f *Frame, release func()) {
 // is over, without an error, as soon as it is about to leave.
 func call[S, Q, R any](c *client, ctx context.Context, cmd *command[S, Q, R], q *Q) (*R, error) {
 	if !c.link.alive() {
-		return nil, errGone(c.addr)
+		return nil, errGone(c.addr, c.whyEnded())
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, errNotSent(c.addr, err)
@@ -96,7 +96,7 @@ func call[S, Q, R any](c *client, ctx context.Context, cmd *command[S, Q, R], q 
 	got, err := await(ctx, c.link, answer)
 	switch {
 	case err == errLinkEnded:
-		return nil, errLost(c.addr, c.link.why(), c.hint())
+		return nil, errLost(c.addr, c.whyEnded())
 	case err != nil:
 		c.link.forget(f)
 		return nil, errUnanswered(c.addr, time.Since(start), err)
@@ -131,9 +131,18 @@ func await(ctx context.Context, l *link, answer chan *Frame) (*Frame, error) {
 	}
 }
 
-// hint is what may be wrong when a server closes at once and without a word.
-func (c *client) hint() string {
-	if c.link.heard.Load() || time.Since(c.link.begun) >= time.Second {
+// whyEnded says why the connection is over, for an error.
+func (c *client) whyEnded() string {
+	cause, after := c.link.why()
+	if cause == nil { // this side wanted it
+		return ""
+	}
+	return whyEnded(cause, c.hint(after))
+}
+
+// hint is what may be wrong when a server closes soon and without a word.
+func (c *client) hint(after time.Duration) string {
+	if c.link.heard.Load() || after >= time.Second {
 		return ""
 	}
 	if _, secured := c.link.stream.(*tls.Conn); secured {
@@ -146,7 +155,7 @@ func (c *client) hint() string {
 func (c *client) notSent(err error) error {
 	switch {
 	case err == errLinkEnded:
-		return errGone(c.addr)
+		return errGone(c.addr, c.whyEnded())
 	case errors.Is(err, ErrBadFrame):
 		return errTooLarge(c.addr, err)
 	}

@@ -26,19 +26,24 @@ func errDialEnded(addr string, waited time.Duration, cause error) error {
 	return protocol.Tagged(fmt.Sprintf("%s: no connection within %v: %v", addr, waited.Round(time.Millisecond), cause), protocol.ErrUnreachable, cause)
 }
 
-// errLost is a call whose connection ended while it was under way. hint is what
-// may be wrong; "" when that is unknown.
-func errLost(addr string, cause error, hint string) error {
-	text := fmt.Sprintf("connection to %s lost", addr)
+// errLost is a call whose connection ended while it was under way. why is the
+// reason, as in whyEnded.
+func errLost(addr, why string) error {
+	return protocol.Tagged(fmt.Sprintf("connection to %s lost%s", addr, why), protocol.ErrUnknownOutcome)
+}
+
+// whyEnded says why a connection is over, and what to do; "" where there is
+// nothing to say. hint is what may be wrong when the other side says nothing.
+func whyEnded(cause error, hint string) string {
 	switch {
 	case isAlert(cause):
-		text += fmt.Sprintf(": %v; %s", cause, remedy(cause))
+		return fmt.Sprintf(": %v; %s", cause, remedy(cause))
 	case errors.Is(cause, ErrBadFrame):
-		text += fmt.Sprintf(": %v", cause)
+		return fmt.Sprintf(": %v", cause)
 	case hint != "":
-		text += " before it answered anything; " + hint
+		return " before it answered anything; " + hint
 	}
-	return protocol.Tagged(text, protocol.ErrUnknownOutcome)
+	return ""
 }
 
 // isAlert reports whether the other side of TLS has said that it goes.
@@ -53,9 +58,10 @@ func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
 }
 
-// errGone is a call on a connection that had ended before.
-func errGone(addr string) error {
-	return protocol.Tagged(fmt.Sprintf("connection to %s is closed; dial again", addr), protocol.ErrUnreachable)
+// errGone is a call on a connection that had ended before. why is the reason,
+// as in whyEnded.
+func errGone(addr, why string) error {
+	return protocol.Tagged(fmt.Sprintf("connection to %s is closed%s; dial again", addr, why), protocol.ErrUnreachable)
 }
 
 // errTooLarge is a request that no frame can hold. Sending it once more, or to

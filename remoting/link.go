@@ -64,6 +64,7 @@ type link struct {
 	mu      sync.Mutex // guards what follows; never held during a read or a write
 	over    bool
 	cause   error         // why it is over; nil: this side wanted it
+	ended   time.Duration // when, since begun
 	last    bool          // the link ends once out is written
 	out     []byte        // frames that wait to be written
 	writing int           // bytes that are being written
@@ -139,7 +140,7 @@ func (l *link) end(cause error) {
 	l.mu.Lock()
 	over := l.over
 	if !over {
-		l.over, l.cause, l.out = true, cause, nil
+		l.over, l.cause, l.ended, l.out = true, cause, time.Since(l.begun), nil
 		l.countLocked()
 	}
 	l.mu.Unlock()
@@ -152,11 +153,11 @@ func (l *link) end(cause error) {
 	_ = l.conn.Close()
 }
 
-// why is the cause of the end.
-func (l *link) why() error {
+// why is the cause of the end, and after which time that came.
+func (l *link) why() (cause error, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.cause
+	return l.cause, l.ended
 }
 
 // finish is end, but what was sent before is written first, as far as that is
