@@ -19,7 +19,7 @@
 //     instance name of its own.
 //   - A client that asks for TLS, or for other timeouts, changes a global
 //     variable, and so all clients that come later. Here each has its own copy.
-//   - A consumer whose topic has no route does not start, leaves 20 goroutines
+//   - A consumer whose topic has no route does not start, leaves 18 goroutines
 //     behind, and cannot be started again. Here it says first what is missing.
 //   - A consumer of a new group learns of the group's retry topic half a minute
 //     after its start, and delivers nothing again before that. Here the topic
@@ -37,9 +37,10 @@
 //
 // What stays behind all the same: the official client has goroutines that sleep
 // before they look whether they should end. A producer leaves two, for 10 s; a
-// push consumer these, one more for 15 minutes (its ConsumeTimeout) and 15 of its
-// statistics, of which five each end with the minute, the hour and the month. They
-// hold no connections and do nothing.
+// push consumer these, one for each pull that was held, for the rest of its 30 s,
+// one for 15 minutes (its ConsumeTimeout) and 15 of its statistics, of which five
+// each end with the minute, the hour and the month. They hold no connections and do
+// nothing.
 //
 // The package imports testing: it is for test files only.
 package rmqtest
