@@ -29,6 +29,7 @@ var examples = map[string]string{
 	"producer/namespace":   "TestProducerNamespace",
 	"producer/simple":      "TestProducerSimple",
 	"producer/tag":         "TestProducerTag",
+	"producer/tls":         "TestProducerTLS",
 	"producer/trace":       "TestProducerTrace",
 }
 
@@ -36,7 +37,6 @@ var examples = map[string]string{
 var skipped = []string{
 	"producer/rpc/async",
 	"producer/rpc/sync",
-	"producer/tls",
 	"producer/transaction",
 }
 
