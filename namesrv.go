@@ -313,6 +313,9 @@ func (s *nameServerSession) GetRoute(ctx context.Context, q *protocol.GetRouteRe
 		if !ok {
 			return nil, protocol.Errorf(protocol.TopicNotExist, "No topic route info in name server for the topic: %s", q.Topic)
 		}
+		if q.Zone != "" {
+			route = routetable.InZone(route, q.Zone)
+		}
 		route.OrderConf, _ = s.kv.Get(protocol.NamespaceOrderTopic, q.Topic)
 		return &protocol.GetRouteResponse{Route: route}, nil
 	})
@@ -328,7 +331,7 @@ func (s *nameServerSession) GetClusterInfo(ctx context.Context, q *protocol.GetC
 // GetBrokerMemberGroup lists the members of one broker group.
 func (s *nameServerSession) GetBrokerMemberGroup(ctx context.Context, q *protocol.GetBrokerMemberGroupRequest) (*protocol.GetBrokerMemberGroupResponse, error) {
 	return serveNS(ctx, s, protocol.CodeGetBrokerMemberGroup, "", q, func(_ context.Context, q *protocol.GetBrokerMemberGroupRequest) (*protocol.GetBrokerMemberGroupResponse, error) {
-		return &protocol.GetBrokerMemberGroupResponse{Group: s.table.Group(q.Cluster, q.BrokerName)}, nil
+		return &protocol.GetBrokerMemberGroupResponse{Cluster: q.Cluster, BrokerName: q.BrokerName, Addrs: s.table.Members(q.BrokerName)}, nil
 	})
 }
 

@@ -121,11 +121,19 @@ func nameServerCommands(t *testing.T, form remoting.Serialize) {
 	second := rawDial(t, c.NameServerAddrs()[0], form)
 	named := []string{"brokerName", "broker-z", "brokerAddr", "127.0.0.1:9", "clusterName", "other", "brokerId", "0"}
 	registered := ok(second.ask(t, 103, `{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":1,"timestamp":5},"topicConfigTable":{"X":{"perm":6,"readQueueNums":1,"topicName":"X","topicSysFlag":3,"writeQueueNums":1},"Y":{"perm":6,"readQueueNums":1,"topicName":"Y","topicSysFlag":2,"writeQueueNums":1}}}}`,
-		append(named, "haServerAddr", "127.0.0.1:8", "enableActingMaster", "false")...))
+		append(named, "haServerAddr", "127.0.0.1:8", "enableActingMaster", "false", "__ZONE_NAME", "north")...))
 	assert.Equal(t, `{"table":{"T":"broker-a:4"}}`, string(registered.Body))
 	assert.Empty(t, registered.Ext)
 	ok(conn.ask(t, 102, "", "namespace", "ORDER_TOPIC_CONFIG", "key", "T"))
 	assert.Equal(t, fmt.Sprintf(route(""), 6), string(ok(conn.ask(t, 105, "", "topic", "T")).Body))
+
+	// Zones.
+	inZone := func(zone string) string {
+		return string(ok(conn.ask(t, 105, "", "topic", "X", "__ZONE_MODE", "true", "__ZONE_NAME", zone)).Body)
+	}
+	assert.Equal(t, `{"brokerDatas":[{"brokerAddrs":{"0":"127.0.0.1:9"},"brokerName":"broker-z","cluster":"other","enableActingMaster":false,"zoneName":"north"}],"filterServerTable":{},"queueDatas":[{"brokerName":"broker-z","perm":6,"readQueueNums":1,"topicSysFlag":3,"writeQueueNums":1}]}`, inZone("North"))
+	assert.Equal(t, inZone("North"), string(ok(conn.ask(t, 105, "", "topic", "X")).Body))
+	assert.Equal(t, `{"brokerDatas":[],"filterServerTable":{},"queueDatas":[]}`, inZone("south"))
 
 	// 322, 904
 	same := ok(second.ask(t, 322, `{"counter":1,"stateVersion":0,"timestamp":5}`, named...))

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pocketmq/pocketmq/internal/client"
 	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
 )
@@ -464,7 +465,7 @@ func (p *Producer) publishRoute(ctx context.Context, topic string) ([]MessageQue
 	route, err := p.client.Route(ctx, topic)
 	if err == nil {
 		if len(route.Publish) == 0 {
-			return nil, fmt.Errorf("topic %q has no writable queue with a master: %w", topic, ErrNoRoute)
+			return nil, fmt.Errorf("topic %q has no writable queue with a master: %s: %w", topic, unwritable(route), ErrNoRoute)
 		}
 		return route.Publish, nil
 	}
@@ -485,6 +486,22 @@ func (p *Producer) publishRoute(ctx context.Context, topic string) ([]MessageQue
 		return nil, err
 	}
 	return queues, nil
+}
+
+// unwritable says why each broker group of a topic may not be sent to.
+func unwritable(route *client.Route) string {
+	var why []string
+	for _, q := range route.Queues {
+		switch {
+		case q.Perm&PermWrite == 0:
+			why = append(why, q.BrokerName+" has no write permission (Admin.AddWritePerm, or TopicConfig.Perm)")
+		case q.WriteQueues == 0:
+			why = append(why, q.BrokerName+" has no write queues (TopicConfig.WriteQueues)")
+		default:
+			why = append(why, q.BrokerName+" has no master now")
+		}
+	}
+	return strings.Join(why, "; ")
 }
 
 // refreshRoute asks for the topic's route again; an error leaves the old one.

@@ -94,6 +94,7 @@ type RegisterBrokerRequest struct {
 	Version          DataVersion
 	Topics           []TopicConfig // all of them, or only the changed ones
 	FilterServers    []string
+	Zone             string // where the broker stands; "" = nowhere in particular
 }
 
 // RegisterBrokerResponse tells a slave its master, and every broker which topics
@@ -147,7 +148,14 @@ type QueryDataVersionResponse struct {
 }
 
 // GetRouteRequest asks where a topic lies.
-type GetRouteRequest struct{ Topic string }
+type GetRouteRequest struct {
+	Topic string
+
+	// Zone leaves out the broker groups that have a master and stand elsewhere, with
+	// their queues. Upper and lower case are the same. "" = all. On the wire:
+	// __ZONE_MODE and __ZONE_NAME. Java: ZoneRouteRPCHook.
+	Zone string
+}
 
 // GetRouteResponse carries a route that the receiver owns. An unknown topic is
 // an *Error of code TopicNotExist.
@@ -176,6 +184,7 @@ type BrokerData struct {
 	Cluster    string
 	BrokerName string
 	Addrs      map[int64]string // broker id -> address
+	Zone       string           // where it stands; "" = nowhere in particular
 }
 
 // GetClusterInfoRequest asks for all brokers.
@@ -191,9 +200,13 @@ type GetBrokerMemberGroupRequest struct {
 	BrokerName string
 }
 
-// GetBrokerMemberGroupResponse carries the group; without addresses when the
-// name server does not know it.
-type GetBrokerMemberGroupResponse struct{ Group BrokerData }
+// GetBrokerMemberGroupResponse carries the group, for the receiver to keep;
+// without addresses when the name server does not know it.
+type GetBrokerMemberGroupResponse struct {
+	Cluster    string
+	BrokerName string
+	Addrs      map[int64]string // broker id -> address
+}
 
 // GetAllTopicsRequest asks for the names of all topics.
 type GetAllTopicsRequest struct{}

@@ -34,7 +34,7 @@ func examplesOf() []example {
 	sub := protocol.Subscription{Topic: "T", Expression: "TagA || B", ExpressionType: "TAG", Tags: []string{"TagA", "B"}, Codes: []int32{2598919, 66}, Version: 7}
 	queues := []message.Queue{{Topic: "T", BrokerName: "broker-a", QueueID: 1}, {Topic: "T", BrokerName: "broker-a", QueueID: 2}}
 	records := [][]byte{{0, 0, 0, 5, 1}, {0, 0, 0, 6, 2, 3}}
-	brokers := []protocol.BrokerData{{Cluster: "c", BrokerName: "a", Addrs: map[int64]string{0: "127.0.0.1:1", 1: "[::1]:2"}}, {Cluster: "c", BrokerName: "b", Addrs: map[int64]string{2: "127.0.0.1:3"}}}
+	brokers := []protocol.BrokerData{{Cluster: "c", BrokerName: "a", Addrs: map[int64]string{0: "127.0.0.1:1", 1: "[::1]:2"}, Zone: "z"}, {Cluster: "c", BrokerName: "b", Addrs: map[int64]string{2: "127.0.0.1:3"}}}
 	version := protocol.DataVersion{StateVersion: 1, Timestamp: 2, Counter: 3}
 	running := protocol.GetConsumerRunningInfoResponse{
 		Orderly: true, Passive: true, Start: at, Concurrency: 20, Subscriptions: []protocol.Subscription{sub},
@@ -100,12 +100,12 @@ func examplesOf() []example {
 
 		exchange(registerBroker(), protocol.RegisterBrokerRequest{
 			Cluster: "c", BrokerName: "b", BrokerID: 1, Addr: "127.0.0.1:1", HAAddr: "127.0.0.1:2", HeartbeatTimeout: time.Minute, Version: version,
-			Topics: []protocol.TopicConfig{{Name: "T", ReadQueues: 1, WriteQueues: 2, Perm: 6, Order: true, SysFlag: 1}}, FilterServers: []string{"f"},
+			Topics: []protocol.TopicConfig{{Name: "T", ReadQueues: 1, WriteQueues: 2, Perm: 6, Order: true, SysFlag: 1}}, FilterServers: []string{"f"}, Zone: "z",
 		}, protocol.RegisterBrokerResponse{MasterAddr: "127.0.0.1:3", HAAddr: "127.0.0.1:4", OrderTopics: map[string]string{"T": "a:4;b:4"}}),
 		exchange(unregisterBroker(), protocol.UnregisterBrokerRequest{Cluster: "c", BrokerName: "b", BrokerID: 1, Addr: "127.0.0.1:1"}, protocol.UnregisterBrokerResponse{}),
 		exchange(brokerHeartbeat(), protocol.BrokerHeartbeatRequest{Cluster: "c", BrokerName: "b", BrokerID: 1, Addr: "127.0.0.1:1"}, protocol.BrokerHeartbeatResponse{}),
 		exchange(queryDataVersion(), protocol.QueryDataVersionRequest{Cluster: "c", BrokerName: "b", BrokerID: 1, Addr: "127.0.0.1:1", Version: version}, protocol.QueryDataVersionResponse{Changed: true, Version: version}),
-		exchange(getRoute(), protocol.GetRouteRequest{Topic: "T"}, protocol.GetRouteResponse{Route: protocol.TopicRoute{
+		exchange(getRoute(), protocol.GetRouteRequest{Topic: "T", Zone: "z"}, protocol.GetRouteResponse{Route: protocol.TopicRoute{
 			OrderConf: "a:2", Queues: []protocol.QueueData{{BrokerName: "a", ReadQueues: 1, WriteQueues: 2, Perm: 6, SysFlag: 3}}, Brokers: brokers, FilterServers: map[string][]string{"127.0.0.1:1": {"f"}},
 		}}),
 		exchange(getClusterInfo(), protocol.GetClusterInfoRequest{}, protocol.GetClusterInfoResponse{Brokers: brokers}),
@@ -113,7 +113,7 @@ func examplesOf() []example {
 		exchange(getTopicsByCluster(), protocol.GetTopicsByClusterRequest{Cluster: "c"}, protocol.GetTopicsByClusterResponse{Topics: []string{"A", "B"}}),
 		exchange(getSystemTopics(), protocol.GetSystemTopicsRequest{}, protocol.GetSystemTopicsResponse{Topics: []string{"a", "c"}, BrokerAddr: "127.0.0.1:1"}),
 		exchange(getUnitTopics(), protocol.GetUnitTopicsRequest{Which: protocol.UnitTopicsForeign}, protocol.GetUnitTopicsResponse{Topics: []string{"A", "B"}}),
-		exchange(getBrokerMemberGroup(), protocol.GetBrokerMemberGroupRequest{Cluster: "c", BrokerName: "a"}, protocol.GetBrokerMemberGroupResponse{Group: brokers[0]}),
+		exchange(getBrokerMemberGroup(), protocol.GetBrokerMemberGroupRequest{Cluster: "c", BrokerName: "a"}, protocol.GetBrokerMemberGroupResponse{Cluster: "c", BrokerName: "a", Addrs: brokers[0].Addrs}),
 		exchange(registerTopic(), protocol.RegisterTopicRequest{Topic: "T", Queues: []protocol.QueueData{{BrokerName: "a", ReadQueues: 1, WriteQueues: 2, Perm: 6, SysFlag: 3}}}, protocol.RegisterTopicResponse{}),
 		exchange(deleteTopicInNameServer(), protocol.DeleteTopicRouteRequest{Topic: "T", Cluster: "c"}, protocol.DeleteTopicRouteResponse{}),
 		exchange(wipeWritePerm(), protocol.WipeWritePermRequest{BrokerName: "a"}, protocol.WipeWritePermResponse{Topics: 3}),

@@ -27,9 +27,9 @@ func getBrokerMemberGroup() *command[protocol.NameServerConn, protocol.GetBroker
 			var w writer
 			w.open('{')
 			w.object("brokerMemberGroup")
-			w.brokerAddrs(r.Group.Addrs)
-			w.text("brokerName", r.Group.BrokerName)
-			w.text("cluster", r.Group.Cluster)
+			w.brokerAddrs(r.Addrs)
+			w.text("brokerName", r.BrokerName)
+			w.text("cluster", r.Cluster)
 			w.shut('}')
 			w.shut('}')
 			f.Body = w.b
@@ -40,7 +40,7 @@ func getBrokerMemberGroup() *command[protocol.NameServerConn, protocol.GetBroker
 				return nil, err
 			}
 			group, err := brokerOf(v.Get("brokerMemberGroup"))
-			return &protocol.GetBrokerMemberGroupResponse{Group: group}, err
+			return &protocol.GetBrokerMemberGroupResponse{Cluster: group.Cluster, BrokerName: group.BrokerName, Addrs: group.Addrs}, err
 		},
 	}
 }

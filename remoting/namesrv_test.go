@@ -11,7 +11,6 @@ import (
 )
 
 func TestBodiesOfNameServersAreCompactAndAsJavaWritesThem(t *testing.T) {
-	group := protocol.BrokerData{Cluster: "c", BrokerName: "b", Addrs: map[int64]string{1: "h:1", 0: "h:0"}}
 	for _, c := range []struct {
 		want string
 		f    *Frame
@@ -22,8 +21,8 @@ func TestBodiesOfNameServersAreCompactAndAsJavaWritesThem(t *testing.T) {
 		{`{"brokerAddr":"h:0","topicList":["b","c"]}`, responseOf(getSystemTopics(), nil, &protocol.GetSystemTopicsResponse{Topics: []string{"b", "c"}, BrokerAddr: "h:0"})},
 		{`{"topicList":[]}`, responseOf(getSystemTopics(), nil, &protocol.GetSystemTopicsResponse{})},
 		{`{"topicList":[]}`, responseOf(getUnitTopics(), nil, &protocol.GetUnitTopicsResponse{})},
-		{`{"brokerMemberGroup":{"brokerAddrs":{"0":"h:0","1":"h:1"},"brokerName":"b","cluster":"c"}}`, responseOf(getBrokerMemberGroup(), nil, &protocol.GetBrokerMemberGroupResponse{Group: group})},
-		{`{"brokerMemberGroup":{"brokerAddrs":{},"brokerName":"x","cluster":"c"}}`, responseOf(getBrokerMemberGroup(), nil, &protocol.GetBrokerMemberGroupResponse{Group: protocol.BrokerData{Cluster: "c", BrokerName: "x"}})},
+		{`{"brokerMemberGroup":{"brokerAddrs":{"0":"h:0","1":"h:1"},"brokerName":"b","cluster":"c"}}`, responseOf(getBrokerMemberGroup(), nil, &protocol.GetBrokerMemberGroupResponse{Cluster: "c", BrokerName: "b", Addrs: map[int64]string{1: "h:1", 0: "h:0"}})},
+		{`{"brokerMemberGroup":{"brokerAddrs":{},"brokerName":"x","cluster":"c"}}`, responseOf(getBrokerMemberGroup(), nil, &protocol.GetBrokerMemberGroupResponse{Cluster: "c", BrokerName: "x"})},
 		{`{"table":{"a":"1","b":"\"2\n"}}`, responseOf(listKVConfig(), nil, &protocol.ListKVConfigResponse{Table: map[string]string{"b": "\"2\n", "a": "1"}})},
 		{`{"table":{}}`, responseOf(listKVConfig(), nil, &protocol.ListKVConfigResponse{})},
 		{`{"table":{"T":"a:4"}}`, responseOf(registerBroker(), nil, &protocol.RegisterBrokerResponse{OrderTopics: map[string]string{"T": "a:4"}})},
@@ -42,7 +41,7 @@ func TestBodiesOfNameServersAreCompactAndAsJavaWritesThem(t *testing.T) {
 func TestAnswersOfJavaNameServersAreRead(t *testing.T) {
 	g, err := getBrokerMemberGroup().read(&Frame{Body: []byte(`{"brokerMemberGroup":{"brokerAddrs":{0:"h:0",1:"h:1"},"brokerName":"b","cluster":"c"}}`)})
 	require.NoError(t, err)
-	assert.Equal(t, protocol.BrokerData{Cluster: "c", BrokerName: "b", Addrs: map[int64]string{0: "h:0", 1: "h:1"}}, g.Group)
+	assert.Equal(t, &protocol.GetBrokerMemberGroupResponse{Cluster: "c", BrokerName: "b", Addrs: map[int64]string{0: "h:0", 1: "h:1"}}, g)
 	_, err = getBrokerMemberGroup().read(&Frame{Body: []byte(`{"brokerMemberGroup":{"brokerAddrs":{x:"h:0"}}}`)})
 	assert.ErrorIs(t, err, errBadHeader)
 	_, err = getBrokerMemberGroup().read(&Frame{})
@@ -145,4 +144,20 @@ func TestTheQueuesOfATopicThatIsRegisteredComeInABody(t *testing.T) {
 	}
 	answer := registerTopic().serve(t.Context(), &registered{}, site{}, &Frame{Code: 217, Ext: Fields{{"topic", "T"}}, Body: []byte(`{`)})
 	assert.EqualValues(t, protocol.SystemError, answer.Code)
+}
+
+func TestZonesAreInTheFieldsOfRequestsAndInRoutes(t *testing.T) {
+	for _, c := range []struct {
+		fields Fields
+		want   string
+	}{
+		{nil, ""}, {Fields{{"__ZONE_NAME", "z"}}, ""}, {Fields{{"__ZONE_MODE", "true"}}, ""}, {Fields{{"__ZONE_MODE", "true"}, {"__ZONE_NAME", "  "}}, ""},
+		{Fields{{"__ZONE_MODE", "false"}, {"__ZONE_NAME", "z"}}, ""}, {Fields{{"__ZONE_MODE", "TRUE"}, {"__ZONE_NAME", "z"}}, "z"},
+	} {
+		q, err := getRoute().decodeRequest(&Frame{Ext: append(Fields{{"topic", "T"}}, c.fields...)})
+		require.NoError(t, err)
+		assert.Equal(t, c.want, q.Zone, "%v", c.fields)
+	}
+	f := responseOf(getRoute(), nil, &protocol.GetRouteResponse{Route: protocol.TopicRoute{Brokers: []protocol.BrokerData{{BrokerName: "b", Zone: "z"}}}})
+	assert.Equal(t, `{"brokerDatas":[{"brokerAddrs":{},"brokerName":"b","cluster":"","enableActingMaster":false,"zoneName":"z"}],"filterServerTable":{},"queueDatas":[]}`, string(f.Body))
 }

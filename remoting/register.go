@@ -63,6 +63,7 @@ func encodeRegistration(q *protocol.RegisterBrokerRequest, f *Frame) {
 	if q.HeartbeatTimeout > 0 {
 		f.putLong("heartbeatTimeoutMillis", q.HeartbeatTimeout.Milliseconds())
 	}
+	f.putIfAny(fieldZone, q.Zone)
 	var w writer
 	w.open('{')
 	w.texts("filterServerList", q.FilterServers)
@@ -95,6 +96,7 @@ func decodeRegistration(f *Frame) (*protocol.RegisterBrokerRequest, error) {
 	q := &protocol.RegisterBrokerRequest{
 		Cluster: h.must("clusterName"), BrokerName: h.must("brokerName"), BrokerID: h.long("brokerId"), Addr: h.must("brokerAddr"),
 		HAAddr: h.text("haServerAddr"), HeartbeatTimeout: duration(h.longOr("heartbeatTimeoutMillis", 0)),
+		Zone: h.text(fieldZone),
 	}
 	crc := h.longOr("bodyCrc32", 0)
 	if h.err == nil && crc != 0 && crc != int64(bodyCRC(f.Body)) {

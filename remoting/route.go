@@ -5,8 +5,15 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// Fields of zones, in registrations and in requests for routes. Java: MixAll.
+const (
+	fieldZone     = "__ZONE_NAME"
+	fieldZoneMode = "__ZONE_MODE"
 )
 
 // getRoute asks where a topic lies. Java: ClientRequestProcessor,
@@ -16,13 +23,23 @@ import (
 // them without quotes for clients before 4.9.4.
 func getRoute() *command[protocol.NameServerConn, protocol.GetRouteRequest, protocol.GetRouteResponse] {
 	return &command[protocol.NameServerConn, protocol.GetRouteRequest, protocol.GetRouteResponse]{
-		name:          "GetRoute",
-		codes:         []protocol.Code{protocol.CodeGetRoute},
-		method:        protocol.NameServerConn.GetRoute,
-		encodeRequest: func(q *protocol.GetRouteRequest, f *Frame) { f.put("topic", q.Topic) },
+		name:   "GetRoute",
+		codes:  []protocol.Code{protocol.CodeGetRoute},
+		method: protocol.NameServerConn.GetRoute,
+		encodeRequest: func(q *protocol.GetRouteRequest, f *Frame) {
+			f.put("topic", q.Topic)
+			if q.Zone != "" {
+				f.putBool(fieldZoneMode, true)
+				f.put(fieldZone, q.Zone)
+			}
+		},
 		decodeRequest: func(f *Frame) (*protocol.GetRouteRequest, error) {
 			h := f.header()
-			return &protocol.GetRouteRequest{Topic: h.must("topic")}, h.err
+			q := &protocol.GetRouteRequest{Topic: h.must("topic")}
+			if zone := h.text(fieldZone); h.bool(fieldZoneMode) && strings.TrimSpace(zone) != "" {
+				q.Zone = zone
+			}
+			return q, h.err
 		},
 		encodeResponse: func(_ site, _ *protocol.GetRouteRequest, r *protocol.GetRouteResponse, f *Frame) {
 			f.Body = encodeRoute(&r.Route)
@@ -75,6 +92,9 @@ func (w *writer) broker(b *protocol.BrokerData) {
 	w.text("brokerName", b.BrokerName)
 	w.text("cluster", b.Cluster)
 	w.bool("enableActingMaster", false)
+	if b.Zone != "" {
+		w.text("zoneName", b.Zone)
+	}
 	w.shut('}')
 }
 
@@ -133,7 +153,9 @@ func sortBrokers(b []protocol.BrokerData) {
 }
 
 func brokerOf(v Value) (protocol.BrokerData, error) {
-	b := protocol.BrokerData{Cluster: v.Get("cluster").Text(), BrokerName: v.Get("brokerName").Text(), Addrs: make(map[int64]string)}
+	b := protocol.BrokerData{
+		Cluster: v.Get("cluster").Text(), BrokerName: v.Get("brokerName").Text(), Addrs: make(map[int64]string), Zone: v.Get("zoneName").Text(),
+	}
 	var err error
 	v.Get("brokerAddrs").Each(func(id, addr Value) {
 		n, bad := strconv.ParseInt(id.Text(), 10, 64)

@@ -34,7 +34,10 @@ func TestGoldenRoutesAreReadAsJavaReadsThem(t *testing.T) {
 			}
 			slices.SortStableFunc(want.Queues, func(a, b protocol.QueueData) int { return cmp.Compare(a.BrokerName, b.BrokerName) })
 			sortBrokers(want.Brokers)
-			got.Route.FilterServers = nil
+			got.Route.FilterServers = nil // the rows do not tell of filter servers and zones
+			for i := range got.Route.Brokers {
+				got.Route.Brokers[i].Zone = ""
+			}
 			assert.Equal(t, want, got.Route)
 		})
 		if ok {

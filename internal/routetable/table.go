@@ -14,10 +14,6 @@ import (
 // name its own. Java: RouteInfoManager.DEFAULT_BROKER_CHANNEL_EXPIRED_TIME.
 const DefaultTimeout = 120 * time.Second
 
-// MaxQueues bounds the queues of a topic on one broker, as our brokers do. Those
-// beyond it are in no route.
-const MaxQueues = 65535
-
 // Table is the state of one name server. Safe for concurrent use; no method
 // blocks. What methods return is a copy that belongs to the caller.
 type Table struct {
@@ -27,13 +23,20 @@ type Table struct {
 	clusters map[string]map[string]struct{}           // cluster -> broker names; no empty inner maps
 	live     map[place]*entry
 	filters  map[place][]string // filter servers; no empty slices
+	shares   int                // of all topics together
+	limits   limits
 }
 
 // group is what is known of a broker group. It may be without addresses, when
 // its first registration was refused.
 type group struct {
 	cluster string
+	zone    string           // of its last registration; "" = none
 	addrs   map[int64]string // broker id -> address
+}
+
+func (g *group) data(name string) protocol.BrokerData {
+	return protocol.BrokerData{Cluster: g.cluster, BrokerName: name, Addrs: maps.Clone(g.addrs), Zone: g.zone}
 }
 
 // place is where a broker lives, the identity of one running broker.
@@ -58,6 +61,7 @@ func New() *Table {
 		clusters: make(map[string]map[string]struct{}),
 		live:     make(map[place]*entry),
 		filters:  make(map[place][]string),
+		limits:   defaultLimits(),
 	}
 }
 
@@ -91,9 +95,9 @@ type Live struct {
 // slave is told its master's addresses. Java: RouteInfoManager.registerBroker.
 //
 // Errors (*protocol.Error): SystemError when cluster, name or address is
-// empty, and when a broker id that is not known comes with exactly one topic:
-// it would be routable for that topic alone. Such a broker registers all of its
-// topics first.
+// empty, when the table would hold more than it may, and when a broker id that is
+// not known comes with exactly one topic: it would be routable for that topic
+// alone. Such a broker registers all of its topics first.
 //
 // Nothing of r is kept. HeartbeatTimeout 0 is DefaultTimeout.
 func (t *Table) Register(now time.Time, conn uint64, r *protocol.RegisterBrokerRequest) (*protocol.RegisterBrokerResponse, Change, error) {
@@ -104,6 +108,9 @@ func (t *Table) Register(now time.Time, conn uint64, r *protocol.RegisterBrokerR
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := place{r.Cluster, r.Addr}
+	if err := t.roomLocked(at, r); err != nil {
+		return nil, Change{}, err
+	}
 
 	names := t.clusters[r.Cluster]
 	if names == nil {
@@ -117,6 +124,9 @@ func (t *Table) Register(now time.Time, conn uint64, r *protocol.RegisterBrokerR
 		g = &group{cluster: r.Cluster, addrs: make(map[int64]string)}
 		t.brokers[r.BrokerName] = g
 	}
+
+	rezoned := g.zone != r.Zone
+	g.zone = r.Zone
 
 	old, known := g.addrs[r.BrokerID]
 	if !known && len(r.Topics) == 1 {
@@ -139,7 +149,7 @@ func (t *Table) Register(now time.Time, conn uint64, r *protocol.RegisterBrokerR
 			delete(t.live, at)
 			delete(t.filters, at)
 			var c Change
-			if moved {
+			if moved || rezoned {
 				c.Topics = t.topicsOfLocked(r.BrokerName)
 			}
 			return &protocol.RegisterBrokerResponse{}, c, nil
@@ -159,7 +169,7 @@ func (t *Table) Register(now time.Time, conn uint64, r *protocol.RegisterBrokerR
 			}
 		}
 	}
-	if c.Registered || moved { // the addresses are part of every route
+	if c.Registered || moved || rezoned { // addresses and zone are part of every route
 		for _, name := range t.topicsOfLocked(r.BrokerName) {
 			changed[name] = struct{}{}
 		}
@@ -212,16 +222,11 @@ func (t *Table) applyLocked(brokerName string, topic protocol.TopicConfig, stale
 		shares = make(map[string]protocol.QueueData)
 		t.topics[topic.Name] = shares
 	}
+	if !known {
+		t.shares++
+	}
 	shares[brokerName] = share
 	return true
-}
-
-// bounded keeps the numbers of queues within what clients can make of them:
-// they list them one by one, whoever told a name server of them.
-func bounded(q protocol.QueueData) protocol.QueueData {
-	q.ReadQueues = min(max(q.ReadQueues, 0), MaxQueues)
-	q.WriteQueues = min(max(q.WriteQueues, 0), MaxQueues)
-	return q
 }
 
 // Unregister takes a broker out of the routes. A request that names another
@@ -253,6 +258,20 @@ func (t *Table) removeLocked(at place, name string, id int64) (topics []string, 
 	if len(g.addrs) > 0 {
 		return topics, true
 	}
+	t.forgetLocked(name)
+	for _, topic := range topics {
+		shares := t.topics[topic]
+		delete(shares, name)
+		t.shares--
+		if len(shares) == 0 {
+			delete(t.topics, topic)
+		}
+	}
+	return topics, true
+}
+
+// forgetLocked forgets a group.
+func (t *Table) forgetLocked(name string) {
 	delete(t.brokers, name)
 	for cluster, names := range t.clusters {
 		delete(names, name)
@@ -260,14 +279,6 @@ func (t *Table) removeLocked(at place, name string, id int64) (topics []string, 
 			delete(t.clusters, cluster)
 		}
 	}
-	for _, topic := range topics {
-		shares := t.topics[topic]
-		delete(shares, name)
-		if len(shares) == 0 {
-			delete(t.topics, topic)
-		}
-	}
-	return topics, true
 }
 
 // topicsOfLocked lists the topics that have a share on a broker, sorted.
@@ -361,7 +372,7 @@ func (t *Table) Route(topic string) (protocol.TopicRoute, bool) {
 		if g == nil || len(g.addrs) == 0 {
 			continue
 		}
-		route.Brokers = append(route.Brokers, protocol.BrokerData{Cluster: g.cluster, BrokerName: name, Addrs: maps.Clone(g.addrs)})
+		route.Brokers = append(route.Brokers, g.data(name))
 		for _, addr := range g.addrs {
 			if filters := t.filters[place{g.cluster, addr}]; len(filters) > 0 {
 				if route.FilterServers == nil {
@@ -384,22 +395,21 @@ func (t *Table) ClusterInfo() []protocol.BrokerData {
 	defer t.mu.RUnlock()
 	info := make([]protocol.BrokerData, 0, len(t.brokers))
 	for _, name := range slices.Sorted(maps.Keys(t.brokers)) {
-		g := t.brokers[name]
-		info = append(info, protocol.BrokerData{Cluster: g.cluster, BrokerName: name, Addrs: maps.Clone(g.addrs)})
+		info = append(info, t.brokers[name].data(name))
 	}
 	return info
 }
 
-// Group returns a broker group, without addresses when it is not known. The
-// cluster is echoed. Java: RouteInfoManager.getBrokerMemberGroup.
-func (t *Table) Group(cluster, name string) protocol.BrokerData {
+// Members returns the addresses of a broker group by id, for the caller to keep;
+// none when it is not known. Java: RouteInfoManager.getBrokerMemberGroup.
+func (t *Table) Members(brokerName string) map[int64]string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	b := protocol.BrokerData{Cluster: cluster, BrokerName: name, Addrs: make(map[int64]string)}
-	if g := t.brokers[name]; g != nil {
-		maps.Copy(b.Addrs, g.addrs)
+	addrs := make(map[int64]string)
+	if g := t.brokers[brokerName]; g != nil {
+		maps.Copy(addrs, g.addrs)
 	}
-	return b
+	return addrs
 }
 
 // Live lists the brokers that are alive, sorted by name and id, with how long

@@ -61,13 +61,16 @@ func unregistration(r *protocol.RegisterBrokerRequest) *protocol.UnregisterBroke
 // checkInvariants states how the tables hang together.
 func checkInvariants(t *testing.T, table *Table) {
 	t.Helper()
+	all := 0
 	for name, shares := range table.topics {
+		all += len(shares)
 		require.NotEmpty(t, shares, "topic %s", name)
 		for broker, share := range shares {
 			require.Equal(t, broker, share.BrokerName)
 			require.Contains(t, table.brokers, broker, "topic %s", name)
 		}
 	}
+	require.Equal(t, all, table.shares)
 	for cluster, names := range table.clusters {
 		require.NotEmpty(t, names, "cluster %s", cluster)
 	}

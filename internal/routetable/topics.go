@@ -3,6 +3,7 @@ package routetable
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/pocketmq/pocketmq/protocol"
 )
@@ -89,13 +90,13 @@ func (t *Table) SystemTopics() (topics []string, broker string) {
 }
 
 // RegisterTopic makes a topic routable that no broker has brought. One that is
-// known stays as it is, and nothing happens either when there are no queues or
-// one of the brokers is not known. Of several shares of one broker the last
+// known stays as it is, and nothing happens either when there are no queues, when
+// one of the brokers is not known, or when there is no room. Of several shares of one broker the last
 // counts. Java: RouteInfoManager.registerTopic.
 func (t *Table) RegisterTopic(name string, queues []protocol.QueueData) Change {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if name == "" || len(queues) == 0 || t.topics[name] != nil {
+	if name == "" || len(queues) == 0 || t.topics[name] != nil || t.shares+len(queues) > t.limits.shares {
 		return Change{}
 	}
 	shares := make(map[string]protocol.QueueData)
@@ -106,6 +107,7 @@ func (t *Table) RegisterTopic(name string, queues []protocol.QueueData) Change {
 		shares[q.BrokerName] = bounded(q)
 	}
 	t.topics[name] = shares
+	t.shares += len(shares)
 	return Change{Topics: []string{name}}
 }
 
@@ -127,6 +129,7 @@ func (t *Table) DeleteTopic(name, cluster string) bool {
 	if len(shares) == 0 {
 		delete(t.topics, name)
 	}
+	t.shares -= before - len(shares)
 	return len(shares) != before
 }
 
@@ -162,4 +165,22 @@ func (t *Table) permit(brokerName string, perm func(protocol.Perm) protocol.Perm
 	}
 	slices.Sort(c.Topics)
 	return topics, c
+}
+
+// InZone takes the broker groups out of a route that have a master and stand in
+// another zone, with their queues and filter servers. Java: ZoneRouteRPCHook.
+func InZone(r protocol.TopicRoute, zone string) protocol.TopicRoute {
+	elsewhere := make(map[string]bool)
+	r.Brokers = slices.DeleteFunc(r.Brokers, func(b protocol.BrokerData) bool {
+		if _, master := b.Addrs[protocol.MasterID]; !master || strings.EqualFold(b.Zone, zone) {
+			return false
+		}
+		elsewhere[b.BrokerName] = true
+		for _, addr := range b.Addrs {
+			delete(r.FilterServers, addr)
+		}
+		return true
+	})
+	r.Queues = slices.DeleteFunc(r.Queues, func(q protocol.QueueData) bool { return elsewhere[q.BrokerName] })
+	return r
 }

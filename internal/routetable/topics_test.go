@@ -1,6 +1,7 @@
 package routetable
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -134,12 +135,57 @@ func TestABrokerGroupAndItsMembers(t *testing.T) {
 	table := New()
 	register(t, table, t0, 1, registration())
 	register(t, table, t0, 2, registration(as("broker-a", 1, "127.1.0.9:1"), with()))
-	want := protocol.BrokerData{Cluster: "c", BrokerName: "broker-a", Addrs: map[int64]string{0: "127.1.0.1:10911", 1: "127.1.0.9:1"}}
-	got := table.Group("c", "broker-a")
+	want := map[int64]string{0: "127.1.0.1:10911", 1: "127.1.0.9:1"}
+	got := table.Members("broker-a")
 	assert.Equal(t, want, got)
-	got.Addrs[7] = "elsewhere"
-	assert.Equal(t, want, table.Group("c", "broker-a"), "a copy")
-	assert.Equal(t, protocol.BrokerData{Cluster: "x", BrokerName: "unknown", Addrs: map[int64]string{}}, table.Group("x", "unknown"))
+	got[7] = "elsewhere"
+	assert.Equal(t, want, table.Members("broker-a"), "a copy")
+	assert.Equal(t, map[int64]string{}, table.Members("unknown"))
+}
+
+func inZone(zone string) func(*protocol.RegisterBrokerRequest) {
+	return func(r *protocol.RegisterBrokerRequest) { r.Zone = zone }
+}
+
+func TestARouteInAZoneLeavesOutMastersThatStandElsewhere(t *testing.T) {
+	table := New()
+	filters := func(r *protocol.RegisterBrokerRequest) { r.FilterServers = []string{"f:1"} }
+	register(t, table, t0, 1, registration(inZone("North"), filters))
+	register(t, table, t0, 2, registration(as("broker-b", 0, "127.1.0.2:1"), inZone("south"), filters))
+	register(t, table, t0, 3, registration(as("broker-c", 0, "127.1.0.3:1"), filters))
+	register(t, table, t0, 4, registration(as("broker-c", 1, "127.1.0.4:1"), with()))
+	brokers := func(zone string) (names []string) {
+		all, ok := table.Route("orders")
+		require.True(t, ok)
+		r := InZone(all, zone)
+		for _, b := range r.Brokers {
+			names = append(names, b.BrokerName)
+		}
+		var queues []string
+		for _, q := range r.Queues {
+			queues = append(queues, q.BrokerName)
+		}
+		assert.Equal(t, names, queues)
+		for addr := range r.FilterServers {
+			assert.True(t, slices.ContainsFunc(r.Brokers, func(b protocol.BrokerData) bool { return b.Addrs[0] == addr }), addr)
+		}
+		assert.Len(t, r.FilterServers, len(names))
+		return names
+	}
+	assert.Equal(t, []string{"broker-a"}, brokers("north"), "in any case")
+	assert.Equal(t, []string{"broker-b"}, brokers("south"))
+	assert.Empty(t, brokers("west"))
+	table.ConnClosed(3)
+	route, _ := table.Route("orders")
+	route = InZone(route, "south")
+	require.Len(t, route.Brokers, 2, "a group without a master is everybody's")
+	assert.Equal(t, "broker-c", route.Brokers[1].BrokerName)
+
+	c := register(t, table, t0, 2, registration(as("broker-b", 0, "127.1.0.2:1"), inZone("north")))
+	assert.Equal(t, []string{"TBW102", "orders"}, c.Topics, "a broker that moved")
+	assert.Equal(t, Change{}, register(t, table, t0, 2, registration(as("broker-b", 0, "127.1.0.2:1"), inZone("north"))))
+	route, _ = table.Route("orders")
+	assert.Equal(t, "north", route.Brokers[1].Zone)
 }
 
 func TestATopicThatNoBrokerHasBrought(t *testing.T) {
