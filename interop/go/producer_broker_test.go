@@ -2,6 +2,7 @@ package interop_test
 
 import (
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -150,4 +151,23 @@ func TestOneNameServerOfThreeIsEnough(t *testing.T) {
 	boxes := consume(t, c, second, everything).wait(t, 20)
 	boxes = append(boxes, consume(t, c, third, everything).wait(t, 20)...)
 	report(t, "producer/name servers", sent, box.distinct()+len(byID(boxes)), "2 of 3 name servers killed")
+}
+
+func TestIPv6(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skipf("this machine has no IPv6: %v", err)
+	}
+	require.NoError(t, l.Close())
+	c := start(t, pocketmq.ClusterConfig{Transport: pocketmq.TCP("::1")})
+	topic := rmqtest.Topic(t, c, 2)
+	box := consume(t, c, topic, everything)
+	const n = 20
+	sent := sendSync(t, rmqtest.Producer(t, c), topic, n, nil)
+	box.wait(t, n)
+	m, err := c.Admin().MessageByID(t.Context(), sent[3].OffsetMsgID)
+	require.NoError(t, err)
+	assert.Equal(t, sent[3].MsgID, m.MsgID)
+	report(t, "producer/ipv6", n, box.distinct())
 }
