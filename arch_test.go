@@ -175,6 +175,7 @@ var goroutineOwners = map[string]string{
 	"remoting/lane.go":            "requests of a connection: whoever ends the connection joins them",
 	"remoting/link.go":            "reading and writing a connection: whoever ends it joins them",
 	"remoting/server.go":          "accepting connections: Close joins it",
+	"remoting/workers.go":         "the workers of a server or client: its Close joins them",
 	"store/diskguard.go":          "a call of FreeBytes, the user's: Close, Kill, PowerOff and Discard wait 10 s for it",
 	"store/recover.go":            "readers of file headers: joined before the open goes on",
 	"store/store.go":              "the flusher and the janitor of a store: Close, Kill and Discard join it",

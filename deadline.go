@@ -40,6 +40,10 @@ func (c *deadlineCtx) set(parent context.Context, deadline time.Time) {
 
 func (c *deadlineCtx) Deadline() (time.Time, bool) { return c.deadline, true }
 
+// Parent is c without its deadline: for those who wait with a timer of their
+// own, which is cheaper than Done.
+func (c *deadlineCtx) Parent() context.Context { return c.parent }
+
 // Value answers through inner once there is one: package context then finds it
 // and needs no goroutine to follow a deadlineCtx.
 func (c *deadlineCtx) Value(key any) any {

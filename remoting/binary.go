@@ -3,6 +3,7 @@ package remoting
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 )
 
 // binaryFixed is the size of a binary header without remark and fields.
@@ -57,7 +58,7 @@ func (f *Frame) parseBinary(b string) error {
 	f.Remark = r.text(r.uint(4))
 	fields := binaryReader{b: r.text(r.uint(4)), bad: r.bad}
 	if len(fields.b) > 0 {
-		f.Ext = make(Fields, 0, usualFields)
+		f.Ext = slices.Grow(f.Ext, usualFields)
 	}
 	for len(fields.b) > 0 && !fields.bad {
 		if len(f.Ext) == maxFields {

@@ -30,7 +30,7 @@ type client struct {
 func newClient(conn net.Conn, addr string, peer protocol.Peer) *client {
 	c := &client{addr: addr, link: newLink(conn, idleLimit), peer: peer, rows: tableOf(peerRows())}
 	c.lane = newLane()
-	c.calls = newCalls(c.link, maxPeerCalls, maxPeerCalls, nil)
+	c.calls = newCalls(c.link, newWorkers(0), maxPeerCalls, maxPeerCalls, nil)
 	c.link.start(service{request: c.request, done: c.lane.close})
 	return c
 }
@@ -46,7 +46,7 @@ func (c *client) Close() error {
 	c.link.finish(closeLimit)
 	c.link.wait()
 	c.lane.wait()
-	c.calls.wait()
+	c.calls.workers.close()
 	return nil
 }
 
@@ -54,7 +54,7 @@ func (c *client) Close() error {
 func (c *client) Alive() bool { return c.link.alive() }
 
 // request serves a request of the server.
-func (c *client) request(f *Frame, release func()) {
+func (c *client) request(f *Frame, _ *lease) {
 	row := c.rows[protocol.Code(f.Code)]
 	switch {
 	case c.peer == nil || row == nil:
@@ -67,7 +67,7 @@ func (c *client) request(f *Frame, release func()) {
 			refuse(c.link, f, protocol.SystemBusy, "[OVERLOAD] %d requests are being answered", maxPeerCalls)
 			return
 		}
-		c.calls.run(p, c.lane.last, func(ctx context.Context) *Frame { return row.serve(ctx, c.peer, site{}, f) }, release)
+		c.calls.run(task{place: p, after: c.lane.last, serve: func(ctx context.Context) *Frame { return row.serve(ctx, c.peer, site{}, f) }})
 	}
 }
 
@@ -80,16 +80,20 @@ func call[S, Q, R any](c *client, ctx context.Context, cmd *command[S, Q, R], q 
 	if err := ctx.Err(); err != nil {
 		return nil, errNotSent(c.addr, err)
 	}
-	f := cmd.request(q)
+	f := cmd.fill(c.link.frames.get(), q)
 	f.Serialize = Binary // every server reads it, and it is half the work of JSON
 	if f.Oneway() {
-		if err := c.link.send(ctx, f); err != nil {
+		err := c.link.send(ctx, f)
+		c.link.frames.put(f)
+		if err != nil {
 			return nil, c.notSent(err)
 		}
 		return nil, nil
 	}
 	start := time.Now()
 	answer, err := c.link.ask(ctx, f)
+	opaque := f.Opaque
+	c.link.frames.put(f)
 	if err != nil {
 		return nil, c.notSent(err)
 	}
@@ -98,10 +102,11 @@ func call[S, Q, R any](c *client, ctx context.Context, cmd *command[S, Q, R], q 
 	case err == errLinkEnded:
 		return nil, errLost(c.addr, c.whyEnded())
 	case err != nil:
-		c.link.forget(f)
+		c.link.forget(opaque)
 		return nil, errUnanswered(c.addr, time.Since(start), err)
 	}
 	r, err := cmd.read(got)
+	c.link.frames.put(got)
 	var e *protocol.Error
 	if err != nil && !errors.As(err, &e) {
 		return nil, errUnreadable(c.addr, cmd.name, err)
@@ -112,19 +117,38 @@ func call[S, Q, R any](c *client, ctx context.Context, cmd *command[S, Q, R], q 
 	return r, err
 }
 
+// deadlined is a context that is its parent with a deadline, and whose Done
+// costs more than a timer.
+type deadlined interface {
+	context.Context
+	Parent() context.Context
+}
+
 // await waits for an answer. One that has come counts, whatever has ended since.
 func await(ctx context.Context, l *link, answer chan *Frame) (*Frame, error) {
 	var err error
+	var late <-chan time.Time
+	if d, ok := ctx.(deadlined); ok {
+		at, _ := d.Deadline()
+		t := l.timer(time.Until(at))
+		defer l.timers.Put(t)
+		defer t.Stop()
+		ctx, late = d.Parent(), t.C
+	}
 	select {
 	case f := <-answer:
+		l.answers.Put(answer)
 		return f, nil
 	case <-l.ctx.Done():
 		err = errLinkEnded
+	case <-late:
+		err = context.DeadlineExceeded
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
 	select {
 	case f := <-answer:
+		l.answers.Put(answer)
 		return f, nil
 	default:
 		return nil, err

@@ -54,7 +54,8 @@ func (c *command[S, Q, R]) decode(req *Frame) (*Q, error) {
 
 // site is where a response is made.
 type site struct {
-	broker string // the name of the broker's group; "" elsewhere
+	broker string  // the name of the broker's group; "" elsewhere
+	frames *frames // for the response
 }
 
 // outcome is what the code of an answer means to the caller.
@@ -81,8 +82,11 @@ func (c *command[S, Q, R]) outcomeOf(code protocol.Code) outcome {
 const fieldServer = "bname"
 
 // request makes the frame of a request.
-func (c *command[S, Q, R]) request(q *Q) *Frame {
-	f := &Frame{Code: int32(c.codes[0]), Language: LanguageGo, Version: Version}
+func (c *command[S, Q, R]) request(q *Q) *Frame { return c.fill(new(Frame), q) }
+
+// fill makes an empty frame that of a request.
+func (c *command[S, Q, R]) fill(f *Frame, q *Q) *Frame {
+	f.Code, f.Language, f.Version = int32(c.codes[0]), LanguageGo, Version
 	if c.encodeRequest != nil {
 		c.encodeRequest(q, f)
 	}
@@ -120,7 +124,7 @@ func (c *command[S, Q, R]) read(f *Frame) (*R, error) {
 // when nothing is to be answered: nobody waits, or the handler gave up because
 // ctx ended.
 func (c *command[S, Q, R]) serve(ctx context.Context, srv S, at site, req *Frame) *Frame {
-	f := answerTo(req)
+	f := at.frames.get().answer(req)
 	var r *R
 	q, err := c.decode(req)
 	if err != nil {
@@ -148,8 +152,12 @@ func (c *command[S, Q, R]) serve(ctx context.Context, srv S, at site, req *Frame
 
 // answerTo makes a successful answer without content, in the form of the
 // request.
-func answerTo(req *Frame) *Frame {
-	return &Frame{Flag: FlagResponse, Opaque: req.Opaque, Serialize: req.Serialize, Language: LanguageGo, Version: Version}
+func answerTo(req *Frame) *Frame { return new(Frame).answer(req) }
+
+// answer makes an empty frame that of answerTo.
+func (f *Frame) answer(req *Frame) *Frame {
+	f.Flag, f.Opaque, f.Serialize, f.Language, f.Version = FlagResponse, req.Opaque, req.Serialize, LanguageGo, Version
+	return f
 }
 
 // row is a command of the service S, whatever its request and response.

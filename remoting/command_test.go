@@ -149,7 +149,7 @@ func wire(t *testing.T, f *Frame) *Frame {
 func exchange[S, Q, R any](c *command[S, Q, R], q Q, r R) example {
 	answer := answerTo(&Frame{})
 	if c.encodeResponse != nil {
-		c.encodeResponse(site{"broker-a"}, &q, &r, answer)
+		c.encodeResponse(site{broker: "broker-a"}, &q, &r, answer)
 	}
 	return example{
 		name:  reflect.TypeFor[S]().Name() + "." + c.name,
@@ -166,7 +166,7 @@ func exchange[S, Q, R any](c *command[S, Q, R], q Q, r R) example {
 
 			answer := answerTo(f)
 			if c.encodeResponse != nil {
-				c.encodeResponse(site{"broker-a"}, &q, &r, answer)
+				c.encodeResponse(site{broker: "broker-a"}, &q, &r, answer)
 			}
 			assert.Equal(t, form, answer.Serialize, "answered in the request's form")
 			got, err := c.read(wire(t, answer))
@@ -195,7 +195,7 @@ func exchange[S, Q, R any](c *command[S, Q, R], q Q, r R) example {
 				return
 			}
 			answer := answerTo(&Frame{})
-			c.encodeResponse(site{"broker-a"}, new(Q), r, answer)
+			c.encodeResponse(site{broker: "broker-a"}, new(Q), r, answer)
 			_, err = answer.Append(nil)
 			require.NoError(t, err)
 		},
@@ -360,7 +360,7 @@ func TestEmptyListsAreWritten(t *testing.T) {
 
 func responseOf[S, Q, R any](c *command[S, Q, R], q *Q, r *R) *Frame {
 	f := answerTo(&Frame{})
-	c.encodeResponse(site{"broker-a"}, q, r, f)
+	c.encodeResponse(site{broker: "broker-a"}, q, r, f)
 	return f
 }
 

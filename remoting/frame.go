@@ -174,14 +174,23 @@ func splitHead(b []byte, size int) (form Serialize, head int, err error) {
 // Parse reads a frame without its length word. Body is a part of b; everything
 // else is copied.
 func Parse(b []byte) (*Frame, error) {
+	f := new(Frame)
+	if err := f.parse(b); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// parse is Parse into an empty frame.
+func (f *Frame) parse(b []byte) error {
 	if len(b) < 4 {
-		return nil, badFrame("%d bytes", len(b))
+		return badFrame("%d bytes", len(b))
 	}
 	form, head, err := splitHead(b, len(b))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	f := &Frame{Serialize: form}
+	f.Serialize = form
 	switch text := string(b[4 : 4+head]); form {
 	case JSON:
 		err = f.parseJSON(text)
@@ -189,7 +198,7 @@ func Parse(b []byte) (*Frame, error) {
 		err = f.parseBinary(text)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if body := b[4+head:]; len(body) > 0 {
 		f.Body = body
@@ -197,7 +206,7 @@ func Parse(b []byte) (*Frame, error) {
 	if head > smallFrame {
 		f.own()
 	}
-	return f, nil
+	return nil
 }
 
 // own copies the texts of a frame, so that one that is kept does not keep the

@@ -66,25 +66,26 @@ func (n *lane) close() { close(n.work) }
 func (n *lane) wait() { n.done.Wait() }
 
 // calls serves the other requests of a connection side by side, and writes
-// their answers. Its goroutines end after the link; wait joins them.
+// their answers. The last ends after the link; wait waits for it.
 //
 // Each has a place of its connection. Those beyond the connection's own also
 // need one that all connections share, so that those who take all of these
 // leave everybody else something.
 type calls struct {
-	link   *link
-	places chan struct{} // a place for each request that is served or whose answer waits to be written
-	own    int64         // requests that need no shared place
-	shared chan struct{} // a place for each request beyond; nil with an own that is never reached
-	served atomic.Int64  // requests that are being served
-	freed  chan struct{} // capacity 1: one was served; a second signal would say no more
-	done   sync.WaitGroup
+	link    *link
+	workers *workers
+	places  chan struct{} // a place for each request that is served or whose answer waits to be written
+	own     int64         // requests that need no shared place
+	shared  chan struct{} // a place for each request beyond; nil with an own that is never reached
+	served  atomic.Int64  // requests that are being served
+	freed   chan struct{} // capacity 1: one was served; a second signal would say no more
+	done    sync.WaitGroup
 }
 
 // newCalls lets places requests be served at a time, of which own need no
 // shared place.
-func newCalls(l *link, places, own int, shared chan struct{}) *calls {
-	return &calls{link: l, places: make(chan struct{}, places), own: int64(own), shared: shared, freed: make(chan struct{}, 1)}
+func newCalls(l *link, w *workers, places, own int, shared chan struct{}) *calls {
+	return &calls{link: l, workers: w, places: make(chan struct{}, places), own: int64(own), shared: shared, freed: make(chan struct{}, 1)}
 }
 
 // place is what a request may run in.
@@ -149,42 +150,37 @@ func (c *calls) take() place {
 	}
 }
 
-// run serves a request in a place that was taken, after what ends when after is
-// closed. served runs when it was served and before its answer is written.
-func (c *calls) run(p place, after chan struct{}, serve func(context.Context) *Frame, served func()) {
-	c.done.Go(func() {
-		defer func() { <-c.places }()
-		if f := c.serve(p, after, serve, served); f != nil {
-			c.answer(f)
-		}
-	})
+// run serves a request in a place that was taken.
+func (c *calls) run(t task) {
+	t.calls = c
+	c.done.Add(1)
+	c.workers.run(t)
 }
 
-func (c *calls) serve(p place, after chan struct{}, serve func(context.Context) *Frame, served func()) *Frame {
-	defer func() {
-		served()
-		c.served.Add(-1)
-		if p == placeShared {
-			<-c.shared
-		}
-		select {
-		case c.freed <- struct{}{}:
-		default:
-		}
-	}()
-	if after != nil {
-		<-after // the lane serves everything that is in it, also when the link has ended
+// leave gives back what a request that was served needed.
+func (c *calls) leave(t *task) {
+	t.lease.release()
+	if t.held != nil {
+		t.held()
 	}
-	return serve(c.link.ctx)
+	c.served.Add(-1)
+	if t.place == placeShared {
+		<-c.shared
+	}
+	select {
+	case c.freed <- struct{}{}:
+	default:
+	}
 }
 
-// answer writes an answer. One that no frame can hold becomes an error.
+// answer writes an answer, which nobody may use any more. One that no frame can hold becomes an error.
 func (c *calls) answer(f *Frame) {
 	err := c.link.send(c.link.ctx, f)
 	if err != nil && c.link.alive() {
 		short := &Frame{Flag: f.Flag, Opaque: f.Opaque, Serialize: f.Serialize, Language: f.Language, Version: f.Version, Code: int32(protocol.SystemError), Remark: err.Error()}
 		_ = c.link.send(c.link.ctx, short) // The link is over, or somebody will end it.
 	}
+	c.link.frames.put(f)
 }
 
 func (c *calls) wait() { c.done.Wait() }

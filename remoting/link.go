@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -75,7 +76,10 @@ type link struct {
 	opaque  int32         // of our last request
 	waiting map[int32]chan *Frame
 
-	loops sync.WaitGroup
+	frames  frames
+	answers sync.Pool // of chan *Frame: empty, and nobody has them
+	timers  sync.Pool // of *time.Timer: stopped
+	loops   sync.WaitGroup
 }
 
 func newLink(conn net.Conn, idle time.Duration) *link {
@@ -92,7 +96,7 @@ func newLink(conn net.Conn, idle time.Duration) *link {
 type service struct {
 	begin   func() error                   // before the first frame; may be nil
 	charge  func(size int) (*lease, error) // before a large frame is read to its end; nil: it always may
-	request func(f *Frame, release func()) // a request has come; release gives back what charge took
+	request func(f *Frame, taken *lease)   // a request has come, with what charge took
 	done    func()                         // at last
 }
 
@@ -116,18 +120,18 @@ func (l *link) read(s service) error {
 	}
 	l.loops.Go(func() { l.end(l.write()) })
 	for {
-		f, release, err := l.next(s.charge)
+		f, taken, err := l.next(s.charge)
 		if err != nil {
 			return err
 		}
 		l.touch()
 		l.heard.Store(true)
 		if f.Response() {
-			release()
+			taken.release()
 			l.answered(f)
 			continue
 		}
-		s.request(f, release)
+		s.request(f, taken)
 	}
 }
 
@@ -205,7 +209,7 @@ func (l *link) within(limit time.Duration, f func() error) error {
 
 // next reads a frame. Of a large one no more than the first piece is read
 // before charge allows it.
-func (l *link) next(charge func(int) (*lease, error)) (f *Frame, release func(), err error) {
+func (l *link) next(charge func(int) (*lease, error)) (f *Frame, taken *lease, err error) {
 	first := firstPiece
 	if l.heard.Load() {
 		first = piece
@@ -228,7 +232,6 @@ func (l *link) next(charge func(int) (*lease, error)) (f *Frame, release func(),
 	if _, _, err := splitHead(head, n); err != nil {
 		return nil, nil, err
 	}
-	var taken *lease
 	b, err := readPieces(l.in, n, first, func() (err error) {
 		if charge == nil {
 			return nil
@@ -244,13 +247,14 @@ func (l *link) next(charge func(int) (*lease, error)) (f *Frame, release func(),
 	})
 	l.large = nil
 	if err == nil {
-		f, err = Parse(b)
+		f = l.frames.get()
+		err = f.parse(b)
 	}
 	if err != nil {
 		taken.release()
 		return nil, nil, err
 	}
-	return f, taken.release, nil
+	return f, taken, nil
 }
 
 // idleReader reads from a link's connection. It gives up when for the idle
@@ -389,6 +393,7 @@ func (l *link) write() error {
 		case <-l.ctx.Done():
 			return nil
 		}
+		runtime.Gosched() // those who are about to add frames do so: one write takes them all
 		l.mu.Lock()
 		b, last := l.out, l.last
 		l.out = spare
@@ -433,22 +438,35 @@ func (l *link) farewell(err error) error {
 // ask sends a request under an id of its own. The answer comes through the
 // channel; forget ends the wait for it.
 func (l *link) ask(ctx context.Context, f *Frame) (answer chan *Frame, err error) {
-	answer = make(chan *Frame, 1) // the reader never waits for whoever asked
+	answer, _ = l.answers.Get().(chan *Frame)
+	if answer == nil {
+		answer = make(chan *Frame, 1) // the reader never waits for whoever asked
+	}
 	l.mu.Lock()
 	l.opaque++
 	f.Opaque = l.opaque
 	l.waiting[f.Opaque] = answer
 	l.mu.Unlock()
 	if err = l.send(ctx, f); err != nil {
-		l.forget(f)
+		l.forget(f.Opaque)
 	}
 	return answer, err
 }
 
-func (l *link) forget(f *Frame) {
+// timer is a new timer, or one of timers.
+func (l *link) timer(d time.Duration) *time.Timer {
+	t, ok := l.timers.Get().(*time.Timer)
+	if !ok {
+		return time.NewTimer(d)
+	}
+	t.Reset(d)
+	return t
+}
+
+func (l *link) forget(opaque int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.waiting, f.Opaque)
+	delete(l.waiting, opaque)
 }
 
 // answered hands an answer to whoever waits for it. One that nobody waits for,

@@ -3,6 +3,7 @@ package remoting
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pocketmq/pocketmq/protocol"
@@ -49,7 +50,7 @@ func encodePull(q *protocol.PullMessageRequest, f *Frame) {
 	if q.HasExpression {
 		flag |= pullSubscription
 	}
-	f.Ext = make(Fields, 0, 11)
+	f.Ext = slices.Grow(f.Ext, 11)
 	f.put("consumerGroup", q.Group)
 	f.put("topic", q.Topic)
 	f.putInt("queueId", q.QueueID)
@@ -87,7 +88,7 @@ func decodePull(f *Frame) (*protocol.PullMessageRequest, error) {
 
 func encodePulled(_ site, _ *protocol.PullMessageRequest, r *protocol.PullMessageResponse, f *Frame) {
 	f.Code = int32(r.Code)
-	f.Ext = make(Fields, 0, 4)
+	f.Ext = slices.Grow(f.Ext, 4)
 	f.putLong("suggestWhichBrokerId", r.SuggestBrokerID)
 	f.putLong("nextBeginOffset", r.NextBeginOffset)
 	f.putLong("minOffset", r.MinOffset)

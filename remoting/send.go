@@ -1,6 +1,7 @@
 package remoting
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pocketmq/pocketmq/protocol"
@@ -73,7 +74,7 @@ func encodeSend(q *protocol.SendMessageRequest, f *Frame) {
 		f.Code = codeSendBatchMessage
 	}
 	n := namesOfSend(f.Code)
-	f.Ext = make(Fields, 0, 13)
+	f.Ext = slices.Grow(f.Ext, 13)
 	f.put(n.group, q.ProducerGroup)
 	f.put(n.topic, q.Topic)
 	f.put(n.defaultTopic, q.DefaultTopic)
@@ -112,6 +113,7 @@ func decodeSend(f *Frame) (*protocol.SendMessageRequest, error) {
 }
 
 func encodeSent(_ site, _ *protocol.SendMessageRequest, r *protocol.SendMessageResponse, f *Frame) {
+	f.Ext = slices.Grow(f.Ext, 6)
 	f.put("msgId", r.MsgID)
 	f.putInt("queueId", r.QueueID)
 	f.putLong("queueOffset", r.QueueOffset)

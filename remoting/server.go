@@ -69,6 +69,7 @@ type listener[S serverConn] struct {
 	heldBytes *semaphore.Weighted
 	large     *budget
 	decoding  chan struct{} // a place for each large body that is being read
+	workers   *workers
 	answers   backlog
 
 	ctx     context.Context // ends with Close
@@ -88,7 +89,7 @@ func serve[S serverConn](ln net.Listener, addr string, at site, rows []row[S], c
 	l := &listener[S]{
 		addr: addr, at: at, connect: connect, rows: tableOf(rows), secure: secure, limits: lim, net: ln,
 		served: make(chan struct{}, lim.served), held: make(chan struct{}, lim.held), heldBytes: semaphore.NewWeighted(lim.heldBytes),
-		large: newBudget(lim.large), decoding: make(chan struct{}, lim.decoders),
+		large: newBudget(lim.large), decoding: make(chan struct{}, lim.decoders), workers: newWorkers(idleWorkers),
 		sessions: make(map[*session[S]]struct{}),
 	}
 	l.answers.most, l.answers.cut = lim.answers, l.cutSlowest
@@ -124,6 +125,7 @@ func (l *listener[S]) Close() error {
 	for _, s := range open {
 		s.link.wait()
 	}
+	l.workers.close()
 	return err
 }
 
@@ -176,9 +178,10 @@ func (l *listener[S]) open(conn net.Conn) {
 		s.link.end(nil)
 		return
 	}
+	s.at = site{broker: l.at.broker, frames: &s.link.frames}
 	s.lane = newLane()
-	s.calls = newCalls(s.link, l.limits.connServed, l.limits.ownServed, l.served)
-	s.pulls = newCalls(s.link, l.limits.connHeld, l.limits.ownHeld, l.held)
+	s.calls = newCalls(s.link, l.workers, l.limits.connServed, l.limits.ownServed, l.served)
+	s.pulls = newCalls(s.link, l.workers, l.limits.connHeld, l.limits.ownHeld, l.held)
 	s.link.start(service{begin: s.begin, charge: s.charge, request: s.request, done: s.end})
 }
 
@@ -245,6 +248,7 @@ type session[S serverConn] struct {
 	srv       S
 	connected bool // there is an srv; of the reading goroutine
 	evicted   bool // guarded by l.mu
+	at        site
 	lane      *lane
 	calls     *calls
 	pulls     *calls
@@ -271,19 +275,19 @@ func (s *session[S]) charge(size int) (*lease, error) {
 }
 
 // request serves a request, or sees to it.
-func (s *session[S]) request(f *Frame, release func()) {
+func (s *session[S]) request(f *Frame, taken *lease) {
 	if s.peer.language.Load() != int32(f.Language) {
 		s.peer.language.Store(int32(f.Language))
 	}
 	row := s.l.rows[protocol.Code(f.Code)]
 	if row == nil {
-		release()
+		taken.release()
 		refuse(s.link, f, protocol.RequestCodeNotSupported, " request type %d not supported", f.Code)
 		return
 	}
 	switch f.Code {
 	case int32(protocol.CodePullMessage), codeLitePullMessage:
-		release()
+		taken.release()
 		f.Body = nil // nothing was asked by it
 		s.pull(row, f)
 		return
@@ -291,40 +295,53 @@ func (s *session[S]) request(f *Frame, release func()) {
 	f.decoding = s.l.decoding
 	if f.Oneway() {
 		if !s.lane.add(s.link.ctx, f.size(), func() {
-			defer release()
-			row.serve(s.l.ctx, s.srv, s.l.at, f)
+			defer taken.release()
+			row.serve(s.l.ctx, s.srv, s.at, f)
+			s.link.frames.put(f)
 		}) {
-			release()
+			taken.release()
 		}
 		return
 	}
 	p := s.calls.take()
 	if p == placeNone {
-		release()
+		taken.release()
 		return
 	}
-	s.calls.run(p, s.lane.last, func(ctx context.Context) *Frame { return row.serve(ctx, s.srv, s.l.at, f) }, release)
+	s.calls.run(task{place: p, after: s.lane.last, lease: taken, serve: s.serving(row, f)})
+}
+
+// serving serves f when it is its turn, and takes the frame back.
+func (s *session[S]) serving(row row[S], f *Frame) func(context.Context) *Frame {
+	return func(ctx context.Context) *Frame {
+		answer := row.serve(ctx, s.srv, s.at, f)
+		s.link.frames.put(f)
+		return answer
+	}
 }
 
 // pull serves a pull, which may be held for long.
 func (s *session[S]) pull(row row[S], f *Frame) {
-	release := func() {}
+	var held func()
 	if size := int64(f.size()); size > smallFrame {
 		if !s.l.heldBytes.TryAcquire(size) {
 			refuse(s.link, f, protocol.SystemBusy, "[OVERLOAD] the server holds %d bytes of large pulls", s.l.limits.heldBytes)
 			return
 		}
-		release = func() { s.l.heldBytes.Release(size) }
+		held = func() { s.l.heldBytes.Release(size) }
 	}
-	switch p := s.pulls.try(); p {
-	case placeFull:
-		release()
+	p := s.pulls.try()
+	if p != placeFull && p != placeBusy {
+		s.pulls.run(task{place: p, after: s.lane.last, held: held, serve: s.serving(row, f)})
+		return
+	}
+	if held != nil {
+		held()
+	}
+	if p == placeFull {
 		refuse(s.link, f, protocol.SystemBusy, "[OVERLOAD] the connection holds %d pulls", s.l.limits.connHeld)
-	case placeBusy:
-		release()
+	} else {
 		refuse(s.link, f, protocol.SystemBusy, "[OVERLOAD] the server holds %d pulls", s.l.limits.held)
-	default:
-		s.pulls.run(p, s.lane.last, func(ctx context.Context) *Frame { return row.serve(ctx, s.srv, s.l.at, f) }, release)
 	}
 }
 
@@ -403,7 +420,7 @@ func askPeer[Q, R any](p *peer, ctx context.Context, cmd *command[protocol.Peer,
 			}
 			return r, err
 		}
-		p.link.forget(f)
+		p.link.forget(f.Opaque)
 	}
 	if err == errLinkEnded {
 		return nil, protocol.Errorf(protocol.SystemError, "client %s is not online", p.remote)

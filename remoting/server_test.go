@@ -26,7 +26,7 @@ func limited(t *testing.T, b *fakeBroker, change func(*limits)) (lis *listener[p
 	require.NoError(t, err)
 	lim := defaultLimits()
 	change(&lim)
-	lis = serve(ln, ln.Addr().String(), site{"broker-a"}, brokerRows(), b.Connect, newSecurity(Options{}), lim)
+	lis = serve(ln, ln.Addr().String(), site{broker: "broker-a"}, brokerRows(), b.Connect, newSecurity(Options{}), lim)
 	return lis, func() net.Conn {
 		conn, err := n.Dial(t.Context(), ln.Addr().String())
 		require.NoError(t, err)
