@@ -66,6 +66,9 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 		StoreHost:      s.addr,
 		ReconsumeTimes: q.ReconsumeTimes,
 	}
+	if topic.MultiTag {
+		rec.SysFlag |= message.FlagMultiTags
+	}
 	batch := s.store.NewBatch()
 	noWait, uniqKey := false, ""
 	if q.Batch {

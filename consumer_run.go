@@ -3,6 +3,7 @@ package pocketmq
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/pocketmq/pocketmq/filter"
 	"github.com/pocketmq/pocketmq/internal/consume"
@@ -146,11 +147,14 @@ func (p *consumerPeer) GetConsumerStatus(_ context.Context, q *protocol.PeerCons
 	return &protocol.PeerConsumerStatusResponse{Offsets: p.engine().Offsets(q.Topic)}, nil
 }
 
-// ConsumeMessageDirectly hands a message to the consumer's handler.
+// ConsumeMessageDirectly hands a message to the consumer's handler, and waits for
+// that a little longer than brokers wait for an answer.
 func (p *consumerPeer) ConsumeMessageDirectly(ctx context.Context, q *protocol.ConsumeMessageDirectlyRequest) (*protocol.ConsumeMessageDirectlyResponse, error) {
 	if q.Group != p.group {
 		return nil, p.stranger(q.Group)
 	}
+	ctx, cancel := context.WithTimeout(ctx, relayTimeout+time.Second)
+	defer cancel()
 	return p.engine().ConsumeDirectly(ctx, q.Record, q.BrokerName)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pocketmq/pocketmq"
+	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
 	"github.com/pocketmq/pocketmq/remoting"
 )
@@ -259,13 +261,18 @@ func TestOurConsumersAnswerWhatTheyAreAskedThroughTheBroker(t *testing.T) {
 	onWire(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}}, func(t *testing.T, w *wire) {
 		admin := w.broker(t).java()
 		sent := admin.ok(310, javaSend("T", 0, "UNIQ_KEY\x01K\x02"), "first")
-		var fail error
+		var order atomic.Value // an error; what the handler is told to do
 		var in inbox
 		record := in.handler("x")
 		co := consumer(t, w.Cluster, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), From: pocketmq.FromFirstOffset,
 			Handler: func(ctx context.Context, msgs []*pocketmq.MessageExt) error {
-				if errors.Is(fail, errPanic) {
+				fail, _ := order.Load().(error)
+				switch fail {
+				case errPanic:
 					panic("boom")
+				case errSlow:
+					time.Sleep(15 * time.Second)
+					return nil
 				}
 				return errors.Join(record(ctx, msgs), fail)
 			}})
@@ -278,11 +285,16 @@ func TestOurConsumersAnswerWhatTheyAreAskedThroughTheBroker(t *testing.T) {
 		require.Len(t, in.arrivals(), 2)
 		m := in.arrivals()[1].msg
 		assert.Equal(t, []any{"T", "first", "K", queue("T", "broker-a", 0), int64(0), get(sent, "msgId")}, []any{m.Topic, string(m.Body), m.MsgID, m.Queue, m.QueueOffset, m.OffsetMsgID})
-		fail = errors.New("no stock")
+		order.Store(errors.New("no stock"))
 		assert.Equal(t, `{"autoCommit":true,"consumeResult":"CR_LATER","order":false,"remark":"no stock","spentTimeMills":0}`, direct())
-		fail = errPanic
+		order.Store(errPanic)
 		assert.Equal(t, `{"autoCommit":true,"consumeResult":"CR_THROW_EXCEPTION","order":false,"remark":"the handler panicked: boom","spentTimeMills":0}`, direct())
-		fail = nil
+		order.Store(errSlow)
+		began := time.Now()
+		slow := admin.call(309, ext("consumerGroup", "g", "clientId", co.ClientID(), "msgId", get(sent, "msgId"), "topic", "T"), "")
+		assert.EqualValues(t, protocol.ConsumeMsgTimeout, slow.Code)
+		assert.Equal(t, 10*time.Second, time.Since(began))
+		time.Sleep(10 * time.Second)
 		assert.EqualValues(t, 1, co.Status().Consumed, "none of it counts")
 		assert.Zero(t, co.Status().Failed)
 
@@ -305,7 +317,11 @@ func TestOurConsumersAnswerWhatTheyAreAskedThroughTheBroker(t *testing.T) {
 	})
 }
 
-var errPanic = errors.New("panic")
+// What a handler is told to do.
+var (
+	errPanic = errors.New("panic")
+	errSlow  = errors.New("take 15 s")
+)
 
 func TestTopicsAndGroupsAreReadAndWrittenInLists(t *testing.T) {
 	onWire(t, pocketmq.ClusterConfig{Topics: map[string]int{"A": 1}}, func(t *testing.T, w *wire) {
@@ -322,6 +338,17 @@ func TestTopicsAndGroupsAreReadAndWrittenInLists(t *testing.T) {
 		c.ok(17, ext("topic", "L1", "defaultTopic", "defaultTopic", "readQueueNums", 8, "writeQueueNums", 8, "perm", 6, "topicFilterType", "SINGLE_TAG", "topicSysFlag", 0, "order", false), "")
 		assert.Equal(t, config("L1", 8), string(c.ok(351, ext("topic", "L1"), "").Body))
 		assert.EqualValues(t, protocol.SystemError, c.call(17, ext("topic", "L1", "defaultTopic", "x", "readQueueNums", 8, "writeQueueNums", 8, "perm", 6, "topicFilterType", "FOO"), "").Code)
+
+		attributed := ext("topic", "L4", "defaultTopic", "x", "readQueueNums", 1, "writeQueueNums", 1, "perm", 6, "topicFilterType", "MULTI_TAG", "attributes", "+message.type=FIFO")
+		c.ok(17, attributed, "")
+		assert.Equal(t, strings.NewReplacer(`{}`, `{"message.type":"FIFO"}`, "SINGLE", "MULTI").Replace(config("L4", 1)), string(c.ok(351, ext("topic", "L4"), "").Body))
+		attributed[6].Value = "+message.type=MIXED"
+		assert.EqualValues(t, protocol.InvalidParameter, c.call(17, attributed, "").Code)
+		attributed[6].Value = "-message.type"
+		c.ok(17, attributed, "")
+		c.ok(310, javaSend("L4", 0, "TAGS\x01a\x02"), "x")
+		assert.EqualValues(t, message.FlagMultiTags, splitAll(t, c.ok(11, goPull("TOOLS_CONSUMER", "L4", 0, 0, 1, 4), "").Body)[0].SysFlag()&message.FlagMultiTags)
+		c.ok(215, ext("topic", "L4"), "")
 
 		all := c.ok(21, nil, "")
 		assert.Equal(t, "10", get(all, "totalTopicNum"))

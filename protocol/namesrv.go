@@ -74,6 +74,12 @@ type TopicConfig struct {
 	Perm        Perm   `json:"perm"`
 	Order       bool   `json:"order"`
 	SysFlag     int    `json:"topicSysFlag"`
+	MultiTag    bool   `json:"multiTag,omitempty"` // its messages have several tags (topicFilterType MULTI_TAG)
+
+	// Attributes are settings beyond those. In a request that creates or updates a
+	// topic they are changes: "+name" sets one, "-name" removes one, and what is
+	// not named stays.
+	Attributes Attributes `json:"attributes,omitempty"`
 }
 
 // DataVersion orders the states of a broker's topic table. Java: DataVersion.

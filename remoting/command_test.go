@@ -44,7 +44,11 @@ func examplesOf() []example {
 	running.Verbatim = bodyOf(getConsumerRunningInfo(), running)
 	consumed := protocol.ConsumeMessageDirectlyResponse{Result: protocol.ConsumeException, Remark: "broken", Orderly: true, AutoCommit: true, Spent: 3 * time.Millisecond}
 	consumed.Verbatim = bodyOf(consumeMessageDirectly(), consumed)
-	topic := protocol.TopicConfig{Name: "T", ReadQueues: 1, WriteQueues: 2, Perm: 6, Order: true, SysFlag: 1}
+	topic := protocol.TopicConfig{
+		Name: "T", ReadQueues: 1, WriteQueues: 2, Perm: 6, Order: true, SysFlag: 1, MultiTag: true, Attributes: protocol.AttributesOf(map[string]string{"message.type": "FIFO", "a": `"b"`}),
+	}
+	changed := topic
+	changed.Attributes = protocol.AttributesOf(map[string]string{"+message.type": "FIFO", "-x": ""})
 	places := map[message.Queue]int64{queues[0]: 5, queues[1]: 6}
 	page := &protocol.Page{First: 1, Most: 2, Version: version}
 	group := protocol.DefaultGroupConfig("G")
@@ -74,7 +78,7 @@ func examplesOf() []example {
 			protocol.QueryMessageResponse{Records: records, More: true, IndexTime: at, IndexPosition: 5}),
 		exchange(viewMessage(), protocol.ViewMessageRequest{Position: 5}, protocol.ViewMessageResponse{Record: records[0]}),
 		exchange(getTopicStats(), protocol.GetTopicStatsRequest{Topic: "T"}, protocol.GetTopicStatsResponse{Queues: []protocol.QueueStats{{MinOffset: 1, MaxOffset: 2, LastStoreTime: at}, {MinOffset: 3, MaxOffset: 3}}}),
-		exchange(createTopic(), protocol.CreateTopicRequest{Config: protocol.TopicConfig{Name: "T", ReadQueues: 1, WriteQueues: 2, Perm: 6, Order: true, SysFlag: 1}}, protocol.CreateTopicResponse{}),
+		exchange(createTopic(), protocol.CreateTopicRequest{Config: changed}, protocol.CreateTopicResponse{}),
 		exchange(consumerSendMsgBack(), protocol.ConsumerSendMsgBackRequest{Group: "G", Position: 1024, DelayLevel: -1, MsgID: "M", Topic: "T", MaxReconsumeTimes: &max, UnitMode: true}, protocol.ConsumerSendMsgBackResponse{}),
 		exchange(lockQueues(), protocol.LockQueuesRequest{Group: "G", ClientID: "id", Queues: queues}, protocol.LockQueuesResponse{Locked: queues[:1]}),
 		exchange(unlockQueues(), protocol.UnlockQueuesRequest{Group: "G", ClientID: "id", Queues: queues, Oneway: true}, protocol.UnlockQueuesResponse{}),

@@ -227,3 +227,24 @@ func TestAResetReachesEachClientInItsForm(t *testing.T) {
 		p.close(t)
 	})
 }
+
+func TestChangesOfAttributesAreReadAsJavaReadsThem(t *testing.T) {
+	for text, want := range map[string]map[string]string{
+		"":                              nil,
+		"+message.type=FIFO":            {"+message.type": "FIFO"},
+		"+a=b=c,-d,+e=":                 {"+a": "b=c", "-d": "", "+e": ""},
+		"-message.type,+reserve.time=1": {"-message.type": "", "+reserve.time": "1"},
+	} {
+		h := header{fields: Fields{{"attributes", text}}}
+		got := h.changesOf("attributes")
+		require.NoError(t, h.err, text)
+		assert.Equal(t, protocol.AttributesOf(want), got, text)
+		again := header{fields: Fields{{"attributes", appendChanges(got)}}}
+		assert.Equal(t, got, again.changesOf("attributes"))
+	}
+	for _, bad := range []string{"a=b", "+a", "-a=b", "+=b", "+", "-", ",", "+a=b,", "+a=b,+a=c"} {
+		h := header{fields: Fields{{"attributes", bad}}}
+		h.changesOf("attributes")
+		assert.ErrorIs(t, h.err, errBadHeader, bad)
+	}
+}

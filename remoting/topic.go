@@ -2,27 +2,40 @@ package remoting
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
-// Kinds of filters that a topic's messages have tags for. We have the first
-// one; Java: TopicFilterType.
+// Kinds of filters that a topic's messages have tags for. Java: TopicFilterType.
 const (
 	singleTag = "SINGLE_TAG"
 	multiTag  = "MULTI_TAG"
 )
 
+func nameOfFilter(multi bool) string {
+	if multi {
+		return multiTag
+	}
+	return singleTag
+}
+
 // topic writes a topic's config. Java: TopicConfig.
 func (w *writer) topic(t *protocol.TopicConfig) {
 	w.open('{')
 	w.object("attributes")
+	if t.Attributes != "" {
+		attributes := t.Attributes.Map()
+		for _, name := range sortedKeys(attributes) {
+			w.text(name, attributes[name])
+		}
+	}
 	w.shut('}')
 	w.bool("order", t.Order)
 	w.int("perm", int64(t.Perm))
 	w.int("readQueueNums", int64(t.ReadQueues))
-	w.text("topicFilterType", singleTag)
+	w.text("topicFilterType", nameOfFilter(t.MultiTag))
 	w.text("topicName", t.Name)
 	w.int("topicSysFlag", int64(t.SysFlag))
 	w.int("writeQueueNums", int64(t.WriteQueues))
@@ -31,10 +44,54 @@ func (w *writer) topic(t *protocol.TopicConfig) {
 
 // topicConfigOf reads a topic's config; its name stands beside it.
 func topicConfigOf(name, t Value) protocol.TopicConfig {
-	return protocol.TopicConfig{
+	c := protocol.TopicConfig{
 		Name: name.Text(), ReadQueues: t.Get("readQueueNums").int32(0), WriteQueues: t.Get("writeQueueNums").int32(0),
 		Perm: protocol.Perm(t.Get("perm").int32(0)), Order: t.Get("order").Bool(false), SysFlag: t.Get("topicSysFlag").int32(0),
+		MultiTag: t.Get("topicFilterType").Text() == multiTag,
 	}
+	if list := t.Get("attributes"); list.Len() > 0 {
+		attributes := make(map[string]string, list.Len())
+		list.Each(func(name, value Value) { attributes[name.Text()] = value.Text() })
+		c.Attributes = protocol.AttributesOf(attributes)
+	}
+	return c
+}
+
+// appendChanges writes changes of attributes as a field: "+name=value,-name". Java:
+// AttributeParser.
+func appendChanges(changes protocol.Attributes) string {
+	m := changes.Map()
+	var parts []string
+	for _, name := range sortedKeys(m) {
+		if strings.HasPrefix(name, "-") {
+			parts = append(parts, name)
+		} else {
+			parts = append(parts, name+"="+m[name])
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// changesOf reads what appendChanges wrote.
+func (h *header) changesOf(name string) protocol.Attributes {
+	text := h.text(name)
+	if text == "" {
+		return ""
+	}
+	changes := make(map[string]string)
+	for _, part := range strings.Split(text, ",") {
+		key, value, set := strings.Cut(part, "=")
+		_, known := changes[key]
+		switch {
+		case len(key) < 2 || known,
+			set != strings.HasPrefix(key, "+"),
+			!set && !strings.HasPrefix(key, "-"):
+			h.fail("the field %s is %q, not such as +name=value,-name, each once", name, clip(text))
+			return ""
+		}
+		changes[key] = value
+	}
+	return protocol.AttributesOf(changes)
 }
 
 // createTopic creates or changes a topic. Java: CreateTopicRequestHeader.
@@ -50,18 +107,23 @@ func createTopic() *command[protocol.BrokerConn, protocol.CreateTopicRequest, pr
 			f.putInt("readQueueNums", t.ReadQueues)
 			f.putInt("writeQueueNums", t.WriteQueues)
 			f.putInt("perm", int(t.Perm))
-			f.put("topicFilterType", singleTag)
+			f.put("topicFilterType", nameOfFilter(t.MultiTag))
 			f.putInt("topicSysFlag", t.SysFlag)
 			f.putBool("order", t.Order)
+			if t.Attributes != "" {
+				f.put("attributes", appendChanges(t.Attributes))
+			}
 		},
 		decodeRequest: func(f *Frame) (*protocol.CreateTopicRequest, error) {
 			h := f.header()
 			q := &protocol.CreateTopicRequest{Config: protocol.TopicConfig{
 				Name: h.must("topic"), ReadQueues: h.int("readQueueNums"), WriteQueues: h.int("writeQueueNums"), Perm: protocol.Perm(h.int("perm")),
-				SysFlag: h.intOr("topicSysFlag", 0), Order: h.bool("order"),
+				SysFlag: h.intOr("topicSysFlag", 0), Order: h.bool("order"), Attributes: h.changesOf("attributes"),
 			}}
 			switch kind := h.text("topicFilterType"); kind {
-			case "", singleTag, multiTag:
+			case "", singleTag:
+			case multiTag:
+				q.Config.MultiTag = true
 			default:
 				h.fail("the field topicFilterType is %q, neither %s nor %s", clip(kind), singleTag, multiTag)
 			}

@@ -258,11 +258,13 @@ func (t *Table) Ensure(now time.Time, configs ...protocol.TopicConfig) (changed 
 }
 
 // Put creates topics or replaces their configs whole, all in one change or, on an
-// error, none. Identical ones change nothing. Of two with one name the last
-// counts. Java: TopicConfigManager.updateTopicConfig, updateTopicConfigList.
+// error, none; but for attributes, which are changes of those that a topic has.
+// Identical ones change nothing. Of two with one name the last counts. Java:
+// TopicConfigManager.updateTopicConfig, updateTopicConfigList.
 //
 // Errors: *protocol.Error of code InvalidParameter for an illegal name, a
-// system topic or a config out of range; what the save returned.
+// system topic or a config out of range, of SystemError for attributes that cannot
+// be; what the save returned.
 func (t *Table) Put(now time.Time, configs ...protocol.TopicConfig) (changed bool, err error) {
 	for _, c := range configs {
 		if err := t.check(c); err != nil {
@@ -274,7 +276,15 @@ func (t *Table) Put(now time.Time, configs ...protocol.TopicConfig) (changed boo
 	s := t.state.Load().clone()
 	var put []*topic
 	for _, c := range configs {
-		if old := s.find(c.Name); old == nil || old.config != c {
+		old := s.find(c.Name)
+		var have protocol.Attributes
+		if old != nil {
+			have = old.config.Attributes
+		}
+		if c.Attributes, err = alter(c.Name, have, c.Attributes, old == nil); err != nil {
+			return false, err
+		}
+		if old == nil || old.config != c {
 			put = append(put, s.put(c))
 		}
 	}
@@ -319,7 +329,7 @@ func (t *Table) AutoCreate(now time.Time, name, defaultTopic string, clientQueue
 		n := max(min(clientQueues, template.config.WriteQueues), 0)
 		c = protocol.TopicConfig{
 			Name: name, ReadQueues: n, WriteQueues: n,
-			Perm: template.config.Perm &^ protocol.PermInherit, SysFlag: template.config.SysFlag,
+			Perm: template.config.Perm &^ protocol.PermInherit, SysFlag: template.config.SysFlag, MultiTag: template.config.MultiTag,
 		}
 	} else if !message.IsRetryTopic(name) {
 		why := fmt.Sprintf("its template %q is not one", defaultTopic)
