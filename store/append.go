@@ -58,7 +58,6 @@ type group struct {
 	batches []*Batch
 	bytes   int
 	entries int
-	roll    bool // to begin a file, with nothing in it
 	callers int
 	waiters int // callers that wait for the sync
 
@@ -81,13 +80,18 @@ type group struct {
 	// while it does not know. Guarded by Store.mu.
 	expected int
 
+	// act is done in place of writing batches: see Store.alone.
+	act func() error
+
 	err      error // of the write; set before done is closed
 	flushErr error // of the sync; set before synced is closed
 }
 
 func (g *group) complete() bool { return g.expected > 0 && g.callers >= g.expected }
 
-func (g *group) full() bool { return g.bytes >= maxGroupBytes || g.entries >= maxGroupEntries }
+func (g *group) full() bool {
+	return g.act != nil || g.bytes >= maxGroupBytes || g.entries >= maxGroupEntries
+}
 
 // AppendOptions are the choices of one append.
 type AppendOptions struct {
@@ -479,12 +483,8 @@ func (s *Store) write(g *group) error {
 	if err := s.fenced.Load(); err != nil {
 		return *err
 	}
-	if g.roll {
-		if err := s.log.startFile(nowMillis()); err != nil {
-			return s.fence(fmt.Errorf("start a file: %w", err))
-		}
-		s.noteWritten(true)
-		return nil
+	if g.act != nil {
+		return s.actFor(g)
 	}
 	before := s.log.active
 	if err := s.log.begin(g.batches[0].storeTime); err != nil {
@@ -514,6 +514,9 @@ func (s *Store) write(g *group) error {
 	}
 	s.log.active.newest.Store(g.batches[len(g.batches)-1].storeTime)
 	for _, b := range g.batches {
+		if s.cfg.Confirming {
+			break // SetConfirmed does it
+		}
 		if b.drop {
 			s.dropWritten(b.position)
 		}
@@ -523,8 +526,55 @@ func (s *Store) write(g *group) error {
 			_ = s.fence(err) // reported by Err and Config.Fenced
 		}
 	}
-	s.dispatched.Store(s.log.written.Load())
-	s.noteWritten(s.log.active != before)
-	s.noteUse()
+	s.wrote(s.log.active != before)
 	return nil
+}
+
+// wrote tells of a write. rolled means that it began a file.
+func (s *Store) wrote(rolled bool) {
+	written := s.log.written.Load()
+	if !s.cfg.Confirming {
+		s.dispatched.Store(written)
+	}
+	s.noteWritten(rolled)
+	s.noteUse()
+	if s.cfg.Written != nil {
+		s.cfg.Written(written)
+	}
+}
+
+// alone runs act while nobody writes, after all appends that have come before and
+// before all that come after. before runs first, under the lock under which those
+// get their positions; act does not run when it fails, nor when ctx is over before
+// its turn comes.
+func (s *Store) alone(ctx context.Context, before, act func() error) error {
+	s.mu.Lock()
+	err := s.mu.refuse
+	if err == nil && before != nil {
+		err = before()
+	}
+	if err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	g, r := &group{act: act, callers: 1}, leader
+	if s.mu.writing {
+		g.turn, r = s.newTurn(), opener
+		s.mu.pending = append(s.mu.pending, g)
+	}
+	s.mu.writing = true
+	s.mu.Unlock()
+	return s.awaitWrite(ctx, g, r, false)
+}
+
+// actFor does what a group is for that writes no batches, unless its caller has
+// left.
+func (s *Store) actFor(g *group) error {
+	s.mu.Lock()
+	orphan := g.orphan
+	s.mu.Unlock()
+	if orphan {
+		return nil
+	}
+	return g.act()
 }

@@ -42,6 +42,8 @@ type commitLog struct {
 	// origin is the header of the first file while there is none. Written while
 	// the log opens.
 	origin fileHeader
+	// epoch is that of the next file. Set while the log opens, and by the leader.
+	epoch atomic.Int64
 
 	written atomic.Int64
 	synced  atomic.Int64
@@ -142,13 +144,12 @@ func (c *commitLog) commit() error {
 // roll seals the file being written and starts the next.
 func (c *commitLog) roll(now int64) error {
 	h := c.origin
-	h.format, h.created = currentFormat, now
 	old := c.active
 	if old != nil {
 		h.base = c.written.Load() + 1
 		h.bytes = old.header.bytes + old.size.Load()
-		h.epoch = old.header.epoch
 	}
+	h.format, h.created, h.epoch = currentFormat, now, c.epoch.Load()
 	f := newLogFile(c.dir, h)
 	f.headerDue = true
 	var err error

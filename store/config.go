@@ -84,6 +84,14 @@ type Config struct {
 	// the unit is made; a unit that is rebuilt follows the levels of that time.
 	// RocketMQ: messageDelayLevel.
 	DelayLevels []time.Duration
+	// Begin, when not nil, is where the log of a folder without one begins, as
+	// [Store.Beginning] of another store says. For a folder that holds a log it is an
+	// error.
+	Begin *Beginning
+	// Confirming keeps records out of the queues and the key index, and from all
+	// reads but those of [Store.ReadLog], until [Store.SetConfirmed] says that they
+	// are to stay: of a broker whose log may be cut when another becomes master.
+	Confirming bool
 	// Throwaway never calls fsync: not for files, folders or metadata, and not
 	// on Close. The data survives the end of the process but not of the
 	// machine. SyncFlush and Sync then wait for the write only.
@@ -98,6 +106,9 @@ type Config struct {
 	// delays every appender: it must be fast, must not block and must not call
 	// Append, Close, Kill, PowerOff or Discard.
 	Arrived func(topic string, queueID int, offset int64, tagsCode int64)
+	// Written, when not nil, is called after each write, like Arrived, with the last
+	// position that was written. It must not block.
+	Written func(position int64)
 	// Full, when not nil, is called when appends begin to be refused because of
 	// MinFreeBytes, and, with nil, when nothing refuses them any more, by Open or a goroutine
 	// of the store and without any lock. It must not call Close, Kill, PowerOff and

@@ -22,6 +22,9 @@ func (s *Store) Record(position int64) ([]byte, error) {
 	if s.closed.Load() {
 		return nil, ErrClosed
 	}
+	if s.cfg.Confirming && position > s.dispatched.Load() {
+		return nil, s.recordError(position, ErrNoRecord)
+	}
 	rec, err := s.log.record(position)
 	if err != nil {
 		return nil, s.recordError(position, err)

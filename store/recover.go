@@ -192,6 +192,10 @@ func (c *commitLog) adopt(r *recovery) (keep int) {
 		files[b.file].size.Store(b.offset)
 	}
 	c.files.Store(&files)
+	c.epoch.Store(c.origin.epoch)
+	if len(files) > 0 {
+		c.epoch.Store(files[len(files)-1].header.epoch)
+	}
 	c.written.Store(r.end)
 	synced := min(r.synced, r.end)
 	if c.throwaway {

@@ -126,6 +126,9 @@ func (s *Store) repair() error {
 		s.cfg.Logger.Warn("store: the repair failed, the store stays fenced", "dir", s.cfg.Dir, "err", err)
 		return fmt.Errorf("%w; repair: %w", *fenced, err)
 	}
+	if err := s.resumeOffsets(); err != nil {
+		return fmt.Errorf("%w; repair: %w", *fenced, err)
+	}
 	s.flusher.broken.Store(false)
 	s.janitor.checkpoint.Store(true) // what is written is synced now
 	s.wakeJanitor()
@@ -133,10 +136,6 @@ func (s *Store) repair() error {
 	written := s.log.written.Load()
 	lost := s.mu.next - 1 - written
 	s.mu.next = written + 1
-	s.undoDropsLocked(written)
-	for _, q := range s.queues.all() {
-		q.next = q.bounds().Max
-	}
 	s.fenced.Store(nil)
 	s.refuseLocked()
 	s.mu.Unlock()
@@ -178,6 +177,9 @@ func (s *Store) idleLocked() chan struct{} {
 func (c *commitLog) repair(probe bool) error {
 	written := c.written.Load()
 	active := c.active
+	if active.rw == nil {
+		return fmt.Errorf("file %s could not be begun; open the store anew", active.path)
+	}
 	if next := newLogFile(c.dir, fileHeader{base: written + 1}); active.base != next.base {
 		if err := c.disk.remove(next.dir); err != nil { // begun in vain
 			return err

@@ -113,6 +113,9 @@ func (s *Store) startOver(cp *checkpoint, starts []queueStart) error {
 
 // replay dispatches what the log holds behind a position.
 func (s *Store) replay(after int64) error {
+	if s.cfg.Confirming { // SetConfirmed does it; here the records are only looked at
+		return s.unconfirmed(func(slot, int64) {})
+	}
 	return s.log.scan(after+1, s.log.written.Load(), func(e logEntry) error {
 		if err := s.dispatchRecord(e); err != nil {
 			return err
@@ -126,6 +129,9 @@ func (s *Store) replay(after int64) error {
 // that could not be replayed. What could be is consistent and can be read.
 func (s *Store) stopBelow(err error) {
 	at := s.dispatched.Load() + 1
+	if d := (*damageError)(nil); s.cfg.Confirming && errors.As(err, &d) {
+		at = max(at, d.position)
+	}
 	files := *s.log.files.Load()
 	path := s.log.dir
 	if i := s.log.search(files, at); i >= 0 {

@@ -113,7 +113,7 @@ func (s *Store) expired(files []*logFile) (n int, why DeletionReason, idle bool)
 	if limit := s.cfg.RetentionBytes; limit > 0 {
 		size = s.log.size() - limit
 	}
-	synced := s.log.synced.Load()
+	synced := s.indexUpTo() // of a log that has to be confirmed, what is in the queues
 	cutoff := nowMillis() - s.cfg.Retention.Milliseconds()
 	for ; n < len(files)-1; n++ {
 		f, next := files[n], files[n+1]
@@ -212,7 +212,7 @@ func (s *Store) moveFirst(file *logFile) ([]*logFile, error) {
 			mark.queues = append(mark.queues, queueStart{key: q.key, next: t.min})
 		}
 	}
-	if s.dropped.Load() > s.log.synced.Load() {
+	if s.dropped.Load() > s.indexUpTo() {
 		// Queues have left the table by an entry that may still be lost, and then
 		// the mark would miss them. It will be synced soon.
 		return nil, nil
@@ -313,7 +313,14 @@ func (s *Store) rollIdle() {
 	}
 	s.mu.writing = true
 	s.mu.Unlock()
-	if err := s.lead(&group{roll: true}); err == nil {
+	err := s.lead(&group{act: func() error {
+		if err := s.log.startFile(nowMillis()); err != nil {
+			return s.fence(fmt.Errorf("start a file: %w", err))
+		}
+		s.noteWritten(true)
+		return nil
+	}})
+	if err == nil {
 		s.wakeFlusher() // which closes the file
 	}
 }

@@ -70,6 +70,7 @@ type Store struct {
 	missed, skip int
 	background   sync.WaitGroup // leaders in place of openers that left
 
+	confirm confirming
 	flusher flusher
 	brake   brake
 	janitor janitor
@@ -140,6 +141,9 @@ func open(cfg Config, disk syncer) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.beginAt(cfg.Begin); err != nil {
+		return nil, err
+	}
 	if err := s.recoverLog(cp); err != nil {
 		return nil, fmt.Errorf("store: open %s: %w", cfg.Dir, err)
 	}
@@ -171,8 +175,8 @@ func (s *Store) startAppends() error {
 	} else if f := s.log.active; f != nil {
 		s.mu.storeTime = f.header.created
 	}
-	for _, q := range s.queues.all() {
-		q.next = q.bounds().Max
+	if err := s.resumeOffsets(); err != nil {
+		return err
 	}
 	s.mu.next = last + 1
 	s.refuseLocked()
@@ -338,6 +342,8 @@ func (s *Store) endAppends(sync bool) {
 		<-idle
 	}
 	s.background.Wait()
+	s.confirm.mu.Lock() // a dispatch under way is the last
+	s.confirm.mu.Unlock()
 	s.janitor.end()
 	s.flusher.last = sync
 	close(s.flusher.stop)
