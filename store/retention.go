@@ -212,9 +212,9 @@ func (s *Store) moveFirst(file *logFile) ([]*logFile, error) {
 			mark.queues = append(mark.queues, queueStart{key: q.key, next: t.min})
 		}
 	}
-	if s.dropped.Load() > s.indexUpTo() {
+	if s.dropped.Load() > s.keptUpTo() {
 		// Queues have left the table by an entry that may still be lost, and then
-		// the mark would miss them. It will be synced soon.
+		// the mark would miss them. It will be kept soon.
 		return nil, nil
 	}
 	if err := mark.save(s.log.dir, s.log.disk); err != nil {
@@ -230,6 +230,16 @@ func (s *Store) moveFirst(file *logFile) ([]*logFile, error) {
 		}
 	}
 	return s.log.dropBefore(file), nil
+}
+
+// keptUpTo is the last position that no crash takes away. Of a throwaway store, of
+// which a loss of power may take anything, only the last file counts.
+func (s *Store) keptUpTo() int64 {
+	if !s.cfg.Throwaway {
+		return s.indexUpTo()
+	}
+	files := *s.log.files.Load()
+	return min(s.dispatched.Load(), files[len(files)-1].base-1)
 }
 
 // trimQueues makes the queues forget all records before a position.
