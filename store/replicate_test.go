@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -242,40 +243,45 @@ func TestTheEndOfALogIsCut(t *testing.T) {
 }
 
 func TestANewSlaveBeginsWhereItsMasterDoes(t *testing.T) {
-	cfg := testConfig(t)
-	master := mustOpen(t, cfg)
-	require.NoError(t, master.BeginEpoch(t.Context(), 5))
-	put(t, master, "old", 3, "a", "b")
-	for i := range 30 {
-		put(t, master, "T", i%2, strings.Repeat("x", 900))
-	}
-	require.NoError(t, master.Sync(t.Context()))
-	require.NoError(t, master.trim((*master.log.files.Load())[2], DeletedForSize))
-	b := master.Beginning()
-	assert.Greater(t, b.Position, int64(1))
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		cfg.RetentionBytes = 3 * MinFileSize
+		master := mustOpen(t, cfg)
+		require.NoError(t, master.BeginEpoch(t.Context(), 5))
+		put(t, master, "old", 3, "a", "b")
+		for i := range 30 {
+			put(t, master, "T", i%2, strings.Repeat("x", 900))
+		}
+		require.NoError(t, master.Sync(t.Context()))
+		pass(DefaultCleanInterval)
+		b := master.Beginning()
+		require.Greater(t, b.Position, int64(3))
+		_, err := master.ReadLog(b.Position-1, 1)
+		require.ErrorIs(t, err, ErrNoRecord)
 
-	scfg := slaveConfig(t)
-	scfg.Begin = &b
-	slave := mustOpen(t, scfg)
-	assert.Equal(t, b.Position, slave.Positions().Min)
-	follow(t, master, slave, 4000)
-	assertSameLog(t, master, slave)
-	assert.Equal(t, int64(2), slave.MaxOffset("old", 3), "no record of it is left")
-	assert.Equal(t, master.Epochs(), slave.Epochs())
-	mustClose(t, slave)
-	_, err := Open(scfg)
-	require.ErrorIs(t, err, ErrNotAStore, "it holds a log")
-	scfg.Begin = nil
-	slave = mustOpen(t, scfg)
-	assert.Equal(t, int64(2), slave.MaxOffset("old", 3))
-	assert.Equal(t, int64(2), put(t, slave, "old", 3, "c").QueueOffset)
-	mustClose(t, slave)
+		scfg := slaveConfig(t)
+		scfg.Begin = &b
+		slave := mustOpen(t, scfg)
+		assert.Equal(t, b.Position, slave.Positions().Min)
+		follow(t, master, slave, 4000)
+		assertSameLog(t, master, slave)
+		assert.Equal(t, int64(2), slave.MaxOffset("old", 3), "no record of it is left")
+		assert.Equal(t, master.Epochs(), slave.Epochs())
+		mustClose(t, slave)
+		_, err = Open(scfg)
+		require.ErrorIs(t, err, ErrNotAStore, "it holds a log")
+		scfg.Begin = nil
+		slave = mustOpen(t, scfg)
+		assert.Equal(t, int64(2), slave.MaxOffset("old", 3))
+		assert.Equal(t, int64(2), put(t, slave, "old", 3, "c").QueueOffset)
+		mustClose(t, slave)
 
-	require.NoError(t, Clear(scfg))
-	scfg.Begin = &b
-	slave = mustOpen(t, scfg)
-	follow(t, master, slave, 4000)
-	assertSameLog(t, master, slave)
-	mustClose(t, slave)
-	mustClose(t, master)
+		require.NoError(t, Clear(scfg))
+		scfg.Begin = &b
+		slave = mustOpen(t, scfg)
+		follow(t, master, slave, 4000)
+		assertSameLog(t, master, slave)
+		mustClose(t, slave)
+		mustClose(t, master)
+	})
 }
