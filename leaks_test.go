@@ -633,8 +633,10 @@ func lostQueues(t *testing.T, over pocketmq.Transport, orderly bool) {
 	ownTemp(t)
 	var events = make(chan pocketmq.Rebalanced, 1000)
 	var lines lineCounter
+	timings := pocketmq.DefaultTimings()
+	timings.PullSuspend = 500 * time.Millisecond // over TCP a broker learns at its end that nobody waits for a pull
 	c := run(t, pocketmq.ClusterConfig{
-		Transport: over, Topics: map[string]int{"T": 10}, Timings: pocketmq.DefaultTimings(),
+		Transport: over, Topics: map[string]int{"T": 10}, Timings: timings,
 		Logger: slog.New(slog.NewTextHandler(&lines, nil)),
 		OnEvent: func(e pocketmq.Event) {
 			if e, ok := e.(pocketmq.Rebalanced); ok {

@@ -11,6 +11,7 @@ import (
 	"github.com/pocketmq/pocketmq"
 	"github.com/pocketmq/pocketmq/internal/pipenet"
 	"github.com/pocketmq/pocketmq/mqtest"
+	"github.com/pocketmq/pocketmq/protocol"
 	"github.com/pocketmq/pocketmq/remoting"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -83,4 +84,30 @@ func carries(t *testing.T, over pocketmq.Transport) {
 	assert.Equal(t, addr, c.Broker("broker-a", 0).Addr())
 	_, err = p.Send(ctx, &pocketmq.Message{Topic: "T", Body: []byte("after")})
 	require.NoError(t, err)
+}
+
+func TestAMemberWhoseConnectionEndsIsGoneInTheSameInstant(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		pipes := pipenet.New()
+		c := run(t, pocketmq.ClusterConfig{Transport: remoting.NewTransport("127.0.0.1", pipes), Topics: map[string]int{"T": 4}})
+		co := consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), Handler: func(context.Context, []*pocketmq.MessageExt) error { return nil }})
+		synctest.Wait()
+		require.Len(t, co.Assignment(), 4)
+		time.Sleep(7 * time.Second) // not when a rebalance is due
+		start := time.Now()
+		stranger, err := pipes.Dial(t.Context(), c.Broker("broker-a", 0).Addr())
+		require.NoError(t, err)
+		_, err = stranger.Write(frame(t, &remoting.Frame{Code: int32(protocol.CodeHeartbeat), Body: []byte(`{"clientID":"zz","consumerDataSet":[{"groupName":"g",` +
+			`"consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING","consumeFromWhere":"CONSUME_FROM_LAST_OFFSET","subscriptionDataSet":[` +
+			`{"topic":"T","subString":"*","tagsSet":[],"codeSet":[],"subVersion":1,"expressionType":"TAG"}]}],"producerDataSet":[]}`)}))
+		require.NoError(t, err)
+		_, err = remoting.Read(stranger)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Len(t, co.Assignment(), 2)
+		require.NoError(t, stranger.Close())
+		synctest.Wait()
+		assert.Len(t, co.Assignment(), 4)
+		assert.Zero(t, time.Since(start))
+	})
 }

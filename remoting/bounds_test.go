@@ -375,3 +375,70 @@ func heapGrowth(f func()) int64 {
 	f()
 	return live() - before
 }
+
+func TestOnewayRequestsThatWaitAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		lis, raw := limited(t, &fakeBroker{commit: func(context.Context, *protocol.UpdateConsumerOffsetRequest) (*protocol.UpdateConsumerOffsetResponse, error) {
+			<-release
+			return &protocol.UpdateConsumerOffsetResponse{}, nil
+		}}, func(*limits) {})
+		commit := updateConsumerOffset().request(&protocol.UpdateConsumerOffsetRequest{Group: "G", Topic: "T", Oneway: true})
+		conn := raw()
+		var written atomic.Int64
+		go func() {
+			b, err := commit.Append(nil)
+			for range 1000 {
+				if err == nil {
+					_, err = conn.Write(b)
+					written.Add(1)
+				}
+			}
+		}()
+		synctest.Wait()
+		ahead := int64(readBuffer / 64) // what was read ahead
+		assert.Less(t, written.Load(), laneLength+2+ahead)
+		close(release)
+		synctest.Wait()
+		assert.EqualValues(t, 1000, written.Load())
+		require.NoError(t, errors.Join(conn.Close(), lis.Close()))
+	})
+}
+
+func TestAClientAnswersSoManyQuestionsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running atomic.Int64
+		p := newPair(t, &fakeBroker{}, fakePeer{info: func(ctx context.Context) (*protocol.GetConsumerRunningInfoResponse, error) {
+			running.Add(1)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+		require.NoError(t, ask(t, p.conn))
+		peer := p.broker.session.Peer
+		answers := make(chan error, 2*maxPeerCalls)
+		for range maxPeerCalls + 3 {
+			go func() {
+				_, err := peer.GetConsumerRunningInfo(t.Context(), &protocol.GetConsumerRunningInfoRequest{Group: "G", ClientID: "id"})
+				answers <- err
+			}()
+		}
+		for range 3 {
+			assert.ErrorIs(t, <-answers, protocol.ErrBrokerBusy)
+		}
+		synctest.Wait()
+		assert.EqualValues(t, maxPeerCalls, running.Load())
+		p.close(t)
+	})
+}
+
+func TestBodiesHaveBounds(t *testing.T) {
+	_, err := ParseBody([]byte("[" + strings.Repeat("1,", maxValues) + "]"))
+	assert.ErrorIs(t, err, ErrBadFrame)
+	assert.ErrorContains(t, err, "too many values")
+	_, err = ParseBody([]byte("[" + strings.Repeat("1,", maxValues/2) + "]"))
+	assert.NoError(t, err)
+	_, err = ParseBody([]byte(strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1)))
+	assert.ErrorContains(t, err, "too deep")
+	_, err = ParseBody([]byte(strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth)))
+	assert.NoError(t, err)
+}

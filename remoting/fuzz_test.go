@@ -32,12 +32,40 @@ func fuzzCommands(f *testing.F, of func(*example) func(*testing.T, *Frame)) {
 			}
 		}
 	}
-	for _, row := range golden(f).Java {
-		b, err := hex.DecodeString(row.Frame)
+	// What Java and Go have written, for the command whose code it has; and every
+	// body that they have written for every command.
+	g := golden(f)
+	wires := make([]string, 0, len(g.Java)+len(g.Go))
+	for _, row := range g.Java {
+		wires = append(wires, row.Frame)
+	}
+	for _, row := range g.Go {
+		wires = append(wires, row.Frame)
+	}
+	for _, text := range wires {
+		b, err := hex.DecodeString(text)
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(byte(0), b)
+		frame, err := Read(bytes.NewReader(b))
+		which := 0
+		for i := range examples {
+			if err == nil && examples[i].frame.Code == frame.Code {
+				which = i
+			}
+		}
+		f.Add(byte(which), b)
+	}
+	for i := range examples {
+		for _, body := range g.Bodies {
+			own := *examples[i].frame
+			own.Body = []byte(body.JSON)
+			b, err := own.Append(nil)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(byte(i), b)
+		}
 	}
 	f.Fuzz(func(t *testing.T, which byte, b []byte) {
 		frame, err := Read(bytes.NewReader(b))

@@ -18,15 +18,14 @@ const (
 // null, and so is what is absent: methods on a null Value return nothing.
 type Value struct {
 	kind kind
-	text string  // of a text, number, true or false
-	list []Value // of a list
-	// names and values of an object, alternating.
-	members []Value
+	text string // of a text, number, true or false
+	// Of a list its items, of an object its names and values, alternating.
+	items []Value
 }
 
 // maxValues bounds the values of one body: a body of 16 MiB must not become
 // gigabytes.
-const maxValues = 1 << 20
+const maxValues = 1 << 19
 
 // ParseBody reads a JSON body. An empty one is null.
 func ParseBody(b []byte) (Value, error) {
@@ -59,7 +58,7 @@ func (r *bodyReader) value() (v Value, err error) {
 		v.kind = kindList
 		err = r.each('[', ']', func() error {
 			item, err := r.value()
-			v.list = append(v.list, item)
+			v.items = append(v.items, item)
 			return err
 		})
 	case '{':
@@ -73,7 +72,7 @@ func (r *bodyReader) value() (v Value, err error) {
 				return r.fail("no colon behind a name")
 			}
 			value, err := r.value()
-			v.members = append(v.members, name, value)
+			v.items = append(v.items, name, value)
 			return err
 		})
 	default:
@@ -82,7 +81,7 @@ func (r *bodyReader) value() (v Value, err error) {
 			v = Value{}
 		}
 	}
-	if r.own {
+	if r.own && v.kind == kindText {
 		v.text = strings.Clone(v.text)
 	}
 	return v, err
@@ -92,8 +91,8 @@ func (r *bodyReader) value() (v Value, err error) {
 // other; of several with one name the last counts.
 func (v Value) Get(name string) Value {
 	found := -1
-	for i := 0; i < len(v.members); i += 2 {
-		switch have := v.members[i].text; {
+	for i := 0; i < v.Len()*2; i += 2 {
+		switch have := v.items[i].text; {
 		case have == name:
 			found = i
 		case found < 0 && strings.EqualFold(have, name):
@@ -103,7 +102,7 @@ func (v Value) Get(name string) Value {
 	if found < 0 {
 		return Value{}
 	}
-	return v.members[found+1]
+	return v.items[found+1]
 }
 
 // Null reports whether there is nothing.
@@ -140,14 +139,24 @@ func (v Value) Bool(def bool) bool {
 }
 
 // List returns the items of a list, which are for reading.
-func (v Value) List() []Value { return v.list }
+func (v Value) List() []Value {
+	if v.kind != kindList {
+		return nil
+	}
+	return v.items
+}
 
 // Len returns how many members an object has.
-func (v Value) Len() int { return len(v.members) / 2 }
+func (v Value) Len() int {
+	if v.kind != kindObject {
+		return 0
+	}
+	return len(v.items) / 2
+}
 
 // Each calls f for every member of an object, in the order of the text.
 func (v Value) Each(f func(name, value Value)) {
-	for i := 0; i < len(v.members); i += 2 {
-		f(v.members[i], v.members[i+1])
+	for i := range v.Len() {
+		f(v.items[2*i], v.items[2*i+1])
 	}
 }
