@@ -213,6 +213,9 @@ func (t *Transport) bindAddr(ctx context.Context, at protocol.Listen) (netip.Add
 		if err != nil {
 			return addr, errAddress("listen address of "+at.Node, at.Addr)
 		}
+		t.mu.Lock()
+		delete(t.addrs, at.Node) // what it had before is free, or somebody else's
+		t.mu.Unlock()
 		return addr, nil
 	}
 	t.mu.Lock()

@@ -63,6 +63,20 @@ func TestAddressesToListenOn(t *testing.T) {
 	require.NoError(t, lis.Close())
 }
 
+func TestNodesOfOneNameMayListenAtTheSameTime(t *testing.T) {
+	tr := NewTransport("127.0.0.1", pipenet.New())
+	node := protocol.Listen{Node: "broker-a/0"}
+	first, err := tr.ListenBroker(t.Context(), node, &fakeBroker{})
+	require.NoError(t, err)
+	require.NoError(t, first.Close())
+	first, err = tr.ListenBroker(t.Context(), protocol.Listen{Node: node.Node, Addr: first.Addr()}, &fakeBroker{})
+	require.NoError(t, err, "started again where it was")
+	second, err := tr.ListenBroker(t.Context(), node, &fakeBroker{})
+	require.NoError(t, err, "of another cluster")
+	assert.NotEqual(t, first.Addr(), second.Addr())
+	require.NoError(t, errors.Join(first.Close(), second.Close()))
+}
+
 func TestClaims(t *testing.T) {
 	tr := NewTransport("127.0.0.1", pipenet.New())
 	release, err := tr.Claim("G", "id")
