@@ -30,7 +30,7 @@ type client struct {
 func newClient(conn net.Conn, addr string, peer protocol.Peer) *client {
 	c := &client{addr: addr, link: newLink(conn, idleLimit), peer: peer, rows: tableOf(peerRows())}
 	c.lane = newLane()
-	c.calls = newCalls(c.link, newWorkers(0), maxPeerCalls, maxPeerCalls, nil)
+	c.calls = newCalls(c.link.ctx, c.link, newWorkers(0), maxPeerCalls, maxPeerCalls, nil)
 	c.link.start(service{request: c.request, done: c.lane.close})
 	return c
 }

@@ -73,6 +73,7 @@ func (n *lane) wait() { n.done.Wait() }
 // leave everybody else something.
 type calls struct {
 	link    *link
+	ctx     context.Context // under which requests are served
 	workers *workers
 	places  chan struct{} // a place for each request that is served or whose answer waits to be written
 	own     int64         // requests that need no shared place
@@ -84,8 +85,8 @@ type calls struct {
 
 // newCalls lets places requests be served at a time, of which own need no
 // shared place.
-func newCalls(l *link, w *workers, places, own int, shared chan struct{}) *calls {
-	return &calls{link: l, workers: w, places: make(chan struct{}, places), own: int64(own), shared: shared, freed: make(chan struct{}, 1)}
+func newCalls(ctx context.Context, l *link, w *workers, places, own int, shared chan struct{}) *calls {
+	return &calls{link: l, ctx: ctx, workers: w, places: make(chan struct{}, places), own: int64(own), shared: shared, freed: make(chan struct{}, 1)}
 }
 
 // place is what a request may run in.
@@ -127,11 +128,11 @@ func (c *calls) enter() place {
 	}
 }
 
-// take waits for a place. It is placeNone when the link ended before.
+// take waits for a place. It is placeNone when ctx ended before.
 func (c *calls) take() place {
 	select {
 	case c.places <- struct{}{}:
-	case <-c.link.ctx.Done():
+	case <-c.ctx.Done():
 		return placeNone
 	}
 	for {
@@ -143,7 +144,7 @@ func (c *calls) take() place {
 			c.served.Add(1)
 			return placeShared
 		case <-c.freed:
-		case <-c.link.ctx.Done():
+		case <-c.ctx.Done():
 			<-c.places
 			return placeNone
 		}

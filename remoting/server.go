@@ -180,8 +180,8 @@ func (l *listener[S]) open(conn net.Conn) {
 	}
 	s.at = site{broker: l.at.broker, frames: &s.link.frames}
 	s.lane = newLane()
-	s.calls = newCalls(s.link, l.workers, l.limits.connServed, l.limits.ownServed, l.served)
-	s.pulls = newCalls(s.link, l.workers, l.limits.connHeld, l.limits.ownHeld, l.held)
+	s.calls = newCalls(l.ctx, s.link, l.workers, l.limits.connServed, l.limits.ownServed, l.served)
+	s.pulls = newCalls(s.link.ctx, s.link, l.workers, l.limits.connHeld, l.limits.ownHeld, l.held)
 	s.link.start(service{begin: s.begin, charge: s.charge, request: s.request, done: s.end})
 }
 
@@ -293,11 +293,17 @@ func (s *session[S]) request(f *Frame, taken *lease) {
 		return
 	}
 	f.decoding = s.l.decoding
-	if f.Oneway() {
-		if !s.lane.add(s.link.ctx, f.size(), func() {
+	// What a client has asked for before it went is done: unlike a pull it is not
+	// only for the client. An official Go client marks nothing as oneway, waits for
+	// no answer to a commit, and closes the connection right behind its last ones.
+	if f.Oneway() || f.Code == int32(protocol.CodeUpdateConsumerOffset) {
+		if !s.lane.add(s.l.ctx, f.size(), func() {
 			defer taken.release()
-			row.serve(s.l.ctx, s.srv, s.at, f)
+			answer := row.serve(s.l.ctx, s.srv, s.at, f)
 			s.link.frames.put(f)
+			if answer != nil {
+				s.calls.answer(answer)
+			}
 		}) {
 			taken.release()
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -224,5 +225,78 @@ func TestLargeRequestsShareWhatThereIsForThem(t *testing.T) {
 		assert.Less(t, time.Since(start), 2*idleLimit+time.Second)
 		require.NoError(t, lis.Close())
 		require.True(t, lis.large.bytes.TryAcquire(3<<20), "all is given back")
+	})
+}
+
+// TestWhatAClientSaysLastIsDone: an official Go client marks nothing as oneway,
+// and closes the connection behind its last commits and messages without waiting
+// for the answers.
+func TestWhatAClientSaysLastIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards the next two
+		var offsets []int64
+		atEnd := 0
+		var sent atomic.Int64
+		b := &fakeBroker{
+			commit: func(ctx context.Context, q *protocol.UpdateConsumerOffsetRequest) (*protocol.UpdateConsumerOffsetResponse, error) {
+				time.Sleep(time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				if ctx.Err() == nil {
+					offsets = append(offsets, q.Offset)
+				}
+				return &protocol.UpdateConsumerOffsetResponse{}, ctx.Err()
+			},
+			send: func(ctx context.Context, _ *protocol.SendMessageRequest) (*protocol.SendMessageResponse, error) {
+				time.Sleep(time.Millisecond)
+				if ctx.Err() == nil {
+					sent.Add(1)
+				}
+				return &protocol.SendMessageResponse{}, ctx.Err()
+			},
+		}
+		b.close = func() {
+			mu.Lock()
+			defer mu.Unlock()
+			atEnd = len(offsets)
+		}
+		lis, raw := limited(t, b, func(*limits) {})
+		conn := raw()
+		var frames []*Frame
+		var want []int64
+		for i := range int64(100) {
+			f := updateConsumerOffset().request(&protocol.UpdateConsumerOffsetRequest{Group: "G", Topic: "T", Offset: i})
+			f.Opaque = int32(i)
+			frames, want = append(frames, f), append(want, i)
+		}
+		for i := range 20 {
+			f := sendMessage().request(&protocol.SendMessageRequest{ProducerGroup: "P", Topic: "T", BornTime: time.Now(), Body: []byte("x")})
+			f.Opaque = int32(1000 + i)
+			frames = append(frames, f)
+		}
+		var all []byte
+		var err error
+		for _, f := range frames {
+			all, err = f.Append(all)
+			require.NoError(t, err)
+		}
+		go func() { // the client of a pipe has to read, or nothing would be read from it
+			for {
+				if _, err := Read(conn); err != nil {
+					return
+				}
+			}
+		}()
+		_, err = conn.Write(all)
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		assert.Equal(t, want, offsets, "commits, in their order")
+		assert.Len(t, want, atEnd, "before the other members of the group are told that this one has left")
+		assert.EqualValues(t, 20, sent.Load())
+		require.NoError(t, lis.Close())
 	})
 }

@@ -80,5 +80,5 @@ func (t *task) answer() *Frame {
 	if t.after != nil {
 		<-t.after // the lane serves everything that is in it, also when the link has ended
 	}
-	return t.serve(t.calls.link.ctx)
+	return t.serve(t.calls.ctx)
 }

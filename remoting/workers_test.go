@@ -41,7 +41,7 @@ func TestRequestsOneAfterTheOtherHaveOneWorker(t *testing.T) {
 func TestWorkersThatAreTooManyToWaitEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorkers(2)
-		c := newCalls(newLink(nil, idleLimit), w, 10, 10, nil)
+		c := newCalls(t.Context(), newLink(nil, idleLimit), w, 10, 10, nil)
 		release := make(chan struct{})
 		for range 5 {
 			place := c.try()
