@@ -2,6 +2,7 @@ package remoting
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,6 +99,11 @@ func encodeRunning(_ site, _ *protocol.GetConsumerRunningInfoRequest, r *protoco
 
 func decodeRunning(f *Frame) (*protocol.GetConsumerRunningInfoResponse, error) {
 	v, err := f.object()
+	if err != nil && f.Remark != "" {
+		// An official Go client that cannot tell says so in a success: from 10 to
+		// 20 s after its start, when its statistics have one sample.
+		return nil, fmt.Errorf("%w, %s", err, f.Remark)
+	}
 	props := v.Get("properties")
 	r := &protocol.GetConsumerRunningInfoResponse{
 		Orderly:       props.Get(propOrderly).Bool(false),
