@@ -36,7 +36,7 @@ func (s *brokerSession) pullMessage(ctx context.Context, q *protocol.PullMessage
 		return resp, nil
 	}
 	if q.Commit {
-		if _, err := s.commit(q.Group, q.Topic, q.QueueID, q.CommitOffset); err != nil {
+		if err := s.advance(q.Group, q.Topic, q.QueueID, q.CommitOffset); err != nil {
 			return nil, err
 		}
 	}
@@ -83,6 +83,23 @@ func (s *brokerSession) pullMessage(ctx context.Context, q *protocol.PullMessage
 			return resp, err
 		}
 	}
+}
+
+// advance is commit for an offset that comes with a pull. It never goes back:
+// such a pull may be served after a commit that the same client sent later, or
+// after those of the queue's next owner.
+//
+// Differs: RocketMQ takes whatever comes last.
+func (r *brokerRun) advance(group, topic string, queue int, offset int64) error {
+	taken := r.offsets.Advance(group, topic, queue, offset)
+	if _, ok := r.topics.Get(topic); !ok {
+		r.offsets.Drop(group, topic, queue)
+		return noTopic(topic)
+	}
+	if taken {
+		r.wire.watch.changed(group)
+	}
+	return nil
 }
 
 // pulls notes who pulls a queue.

@@ -116,3 +116,36 @@ func TestOffsetsOfAGroupThatNobodyHasSeenAreRefused(t *testing.T) {
 		assert.ErrorIs(t, commit("stranger", 1), pocketmq.ErrNotFound)
 	})
 }
+
+// What comes with a pull may be older than what was committed by itself: the two
+// are served side by side.
+func TestACommitThatComesWithAPullNeverGoesBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		for range 5 {
+			_, err := p.Send(t.Context(), text("T", "x"))
+			require.NoError(t, err)
+		}
+		conn, q := dial(t, c, "broker-a"), queue("T", "broker-a", 0)
+		pull := func(commit int64) {
+			t.Helper()
+			_, err := conn.PullMessage(t.Context(), &protocol.PullMessageRequest{Group: "g", Topic: "T", MaxMessages: 1, Commit: true, CommitOffset: commit, HasExpression: true, Expression: "*"})
+			require.NoError(t, err)
+		}
+		commit := func(offset int64) {
+			t.Helper()
+			_, err := conn.UpdateConsumerOffset(t.Context(), &protocol.UpdateConsumerOffsetRequest{Group: "g", Topic: "T", Offset: offset})
+			require.NoError(t, err)
+		}
+		pull(2)
+		assert.EqualValues(t, 2, committedOf(t, c, "g", q))
+		commit(4)
+		pull(3)
+		assert.EqualValues(t, 4, committedOf(t, c, "g", q))
+		commit(1) // by itself it may go back
+		assert.EqualValues(t, 1, committedOf(t, c, "g", q))
+		pull(5)
+		assert.EqualValues(t, 5, committedOf(t, c, "g", q))
+	})
+}

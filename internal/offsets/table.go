@@ -127,11 +127,19 @@ func each(table map[string]map[int]int64, visit func(at place, offset int64)) er
 // reset waits; then it returns false. It does not block on files.
 // Java: ConsumerOffsetManager.commitOffset.
 func (t *Table) Commit(group, topic string, queue int, offset int64) bool {
-	if queue < 0 || offset < 0 {
+	return t.put(place{group, topic, queue}, offset, (*Table).setLocked)
+}
+
+// Advance is Commit, but ignores a lower offset, too.
+func (t *Table) Advance(group, topic string, queue int, offset int64) bool {
+	return t.put(place{group, topic, queue}, offset, (*Table).raiseLocked)
+}
+
+func (t *Table) put(at place, offset int64, store func(*Table, *atomic.Int64, int64) bool) bool {
+	if at.queue < 0 || offset < 0 {
 		return false
 	}
-	at := place{group, topic, queue}
-	if done, taken := t.commit(at, offset); done {
+	if done, taken := t.putKnown(at, offset, store); done {
 		return taken
 	}
 	t.mu.Lock()
@@ -139,12 +147,11 @@ func (t *Table) Commit(group, topic string, queue int, offset int64) bool {
 	if _, waits := t.resets[at]; waits {
 		return false
 	}
-	t.setLocked(t.cellLocked(at), offset)
-	return true
+	return store(t, t.cellLocked(at), offset)
 }
 
-// commit sets the offset if that needs no new entry.
-func (t *Table) commit(at place, offset int64) (done, taken bool) {
+// putKnown stores the offset if that needs no new entry.
+func (t *Table) putKnown(at place, offset int64, store func(*Table, *atomic.Int64, int64) bool) (done, taken bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if len(t.resets) > 0 {
@@ -156,15 +163,34 @@ func (t *Table) commit(at place, offset int64) (done, taken bool) {
 	if cell == nil {
 		return false, false
 	}
-	t.setLocked(cell, offset)
-	return true, true
+	return true, store(t, cell, offset)
 }
 
 // setLocked stores an offset. Stored first and marked afterwards: a Persist that
 // misses the offset leaves the mark for the next one.
-func (t *Table) setLocked(cell *atomic.Int64, offset int64) {
+func (t *Table) setLocked(cell *atomic.Int64, offset int64) bool {
 	if cell.Swap(offset) != offset && !t.dirty.Load() {
 		t.dirty.Store(true)
+	}
+	return true
+}
+
+// raiseLocked is setLocked unless a higher offset is stored. Others may store at
+// the same time.
+func (t *Table) raiseLocked(cell *atomic.Int64, offset int64) bool {
+	for {
+		at := cell.Load()
+		switch {
+		case at > offset:
+			return false
+		case at == offset:
+			return true
+		case cell.CompareAndSwap(at, offset):
+			if !t.dirty.Load() {
+				t.dirty.Store(true)
+			}
+			return true
+		}
 	}
 }
 

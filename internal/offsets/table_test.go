@@ -68,6 +68,32 @@ func TestNegativeCommitIsIgnored(t *testing.T) {
 	assert.Empty(t, table.Group("g"))
 }
 
+func TestAdvanceOnlyGoesForward(t *testing.T) {
+	table := open(t, Options{})
+	for _, c := range []struct {
+		offset int64
+		taken  bool
+		want   int64
+	}{{5, true, 5}, {4, false, 5}, {5, true, 5}, {9, true, 9}, {-1, false, 9}, {0, false, 9}} {
+		assert.Equal(t, c.taken, table.Advance("g", "orders", 0, c.offset), "to %d", c.offset)
+		got, _ := table.Query("g", "orders", 0)
+		assert.Equal(t, c.want, got, "to %d", c.offset)
+	}
+	table.Commit("g", "orders", 0, 3)
+	assert.True(t, table.Advance("g", "orders", 0, 4))
+	table.Reset("g", "orders", 0, 1)
+	assert.False(t, table.Advance("g", "orders", 0, 8), "a reset waits")
+
+	var wg sync.WaitGroup
+	for i := range int64(64) {
+		wg.Go(func() { table.Advance("g", "payments", 0, i*7%64) })
+	}
+	wg.Wait()
+	got, _ := table.Query("g", "payments", 0)
+	assert.EqualValues(t, 63, got)
+	assert.Zero(t, testing.AllocsPerRun(100, func() { table.Advance("g", "payments", 0, 63) }))
+}
+
 func TestMemoryOnlyTablePersistsNothing(t *testing.T) {
 	table := open(t, Options{})
 	table.Commit("g", "orders", 0, 1)
