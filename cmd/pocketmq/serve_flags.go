@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -130,6 +131,9 @@ func (s *settings) check() error {
 		if err := s.listen("-group broker-a@127.0.0.1:10911 (the default)", addr); err != nil {
 			return fmt.Errorf("-group is broker-a@127.0.0.1:10911: %w", err)
 		}
+	}
+	if info, err := os.Stat(s.dir); s.dir != "" && err == nil && !info.IsDir() {
+		return fmt.Errorf("-dir %s: it is a file, name a folder", s.dir)
 	}
 	for _, l := range s.listens {
 		if l.addr.Addr().IsUnspecified() && !s.advertise.IsValid() {

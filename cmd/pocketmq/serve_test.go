@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -113,7 +114,12 @@ var freePorts = []string{"-namesrv", "127.0.0.1:0", "-group", "broker-a@127.0.0.
 
 func producerAt(t *testing.T, nameServer string) *pocketmq.Producer {
 	t.Helper()
-	p, err := pocketmq.NewProducer(pocketmq.ProducerConfig{NameServers: []string{nameServer}, Transport: pocketmq.TCP("127.0.0.1")})
+	return producerOver(t, pocketmq.TCP("127.0.0.1"), nameServer)
+}
+
+func producerOver(t *testing.T, over pocketmq.Transport, nameServer string) *pocketmq.Producer {
+	t.Helper()
+	p, err := pocketmq.NewProducer(pocketmq.ProducerConfig{NameServers: []string{nameServer}, Transport: over})
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	t.Cleanup(func() { assert.NoError(t, p.Close()) })
@@ -217,8 +223,11 @@ func TestServeRefusesADirThatIsAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	got := call(t, "", append([]string{"serve", "-dir", file}, freePorts...)...)
+	assert.Equal(t, exitUsage, got.code)
+	assert.Regexp(t, `^pocketmq serve: -dir `+regexp.QuoteMeta(file)+`: it is a file, name a folder .*\n$`, got.err)
+	got = call(t, "", append([]string{"serve", "-dir", filepath.Join(file, "data")}, freePorts...)...)
 	assert.Equal(t, exitFailure, got.code)
-	assert.Regexp(t, `^pocketmq serve: -dir `+regexp.QuoteMeta(file)+`: .*not a directory.*\n$`, got.err)
+	assert.Regexp(t, `^pocketmq serve: -dir `+regexp.QuoteMeta(file)+`/data: .*not a directory; choose a folder that can be made and written\n$`, got.err)
 }
 
 func TestServeNamesTheFlagWhosePortIsTaken(t *testing.T) {
@@ -302,6 +311,20 @@ func TestServeTellsTheAdvertisedHost(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, route.Brokers, 1)
 	assert.Equal(t, broker, route.Brokers[0].Addrs[0])
+	assert.Equal(t, exitClean, p.end(os.Interrupt))
+}
+
+// TestServeTakesTLSOnTheSamePort: its certificate is its own.
+func TestServeTakesTLSOnTheSamePort(t *testing.T) {
+	p := start(t, "1", append([]string{"serve"}, freePorts...)...)
+	ns := p.ready("namesrv")
+	p.ready("broker broker-a 0")
+	secure := pocketmq.TCPWith(pocketmq.TCPConfig{Host: "127.0.0.1", DialTLS: &tls.Config{InsecureSkipVerify: true}})
+	for _, producer := range []*pocketmq.Producer{producerAt(t, ns), producerOver(t, secure, ns)} {
+		_, err := producer.Send(t.Context(), &pocketmq.Message{Topic: "orders", Body: []byte("one")})
+		require.NoError(t, err)
+	}
+	assert.EqualValues(t, 2, stored(t, ns, "orders"))
 	assert.Equal(t, exitClean, p.end(os.Interrupt))
 }
 
