@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -190,42 +191,43 @@ func TestANameServerMayGo(t *testing.T) {
 	summary(t, "consumer without a name server", "%d consumed while it was gone, a new group begins after its return, lost 0", len(second))
 }
 
-// TestALiveResetReachesAnOfficialConsumer. It rests 10 s over an offset that was
-// moved, and takes the queue up again at its next rebalance.
+// TestALiveResetReachesAnOfficialConsumer. In a clustering group it rests 10 s
+// over an offset that was moved, and takes the queue up again at its next
+// rebalance; in a broadcasting one it is told, rests 10 s, and goes on.
 func TestALiveResetReachesAnOfficialConsumer(t *testing.T) {
 	t.Parallel()
-	c := cluster(t, map[string]int{"T": 4})
-	in := newInbox()
-	push(t, c, "G", "T", everything, in.official("a", nil))
-	p := rmqtest.Producer(t, c)
-	before, after := numbered("before", 40), numbered("after", 40)
-	sendAll(t, p, "T", before)
-	<-time.After(2 * time.Millisecond) // store times are whole milliseconds
-	moment := time.Now()
-	<-time.After(2 * time.Millisecond)
-	sendAll(t, p, "T", after)
-	in.waitBodies(t, append(append([]string(nil), before...), after...))
-	reset := time.Now()
-	moved, err := c.Admin().ResetOffsets(t.Context(), "G", "T", moment)
-	require.NoError(t, err)
-	assert.Len(t, moved, 4)
-	in.wait(t, "everything since the moment, again", func(_ []arrival, counts map[string]int) bool {
-		for _, body := range after {
-			if counts[body] < 2 {
-				return false
+	for _, model := range []consumer.MessageModel{consumer.Clustering, consumer.BroadCasting} {
+		t.Run(model.String(), func(t *testing.T) {
+			t.Parallel()
+			c := cluster(t, map[string]int{"T": 4})
+			in := newInbox()
+			push(t, c, "G", "T", everything, in.official("a", nil), consumer.WithConsumerModel(model))
+			p := rmqtest.Producer(t, c)
+			before, after := numbered("before", 40), numbered("after", 40)
+			sendAll(t, p, "T", before)
+			<-time.After(2 * time.Millisecond) // store times are whole milliseconds
+			moment := time.Now()
+			<-time.After(2 * time.Millisecond)
+			sendAll(t, p, "T", after)
+			in.waitBodies(t, slices.Concat(before, after))
+			reset := time.Now()
+			moved, err := c.Admin().ResetOffsets(t.Context(), "G", "T", moment)
+			require.NoError(t, err)
+			assert.Len(t, moved, 4)
+			in.wait(t, "everything since the moment, again", func(_ []arrival, counts map[string]int) bool {
+				return !slices.ContainsFunc(after, func(body string) bool { return counts[body] < 2 })
+			})
+			took := time.Since(reset)
+			for _, body := range before {
+				assert.Equal(t, 1, in.count(body), body)
 			}
-		}
-		return true
-	})
-	took := time.Since(reset)
-	for _, body := range before {
-		assert.Equal(t, 1, in.count(body), body)
+			for _, body := range after {
+				assert.Equal(t, 2, in.count(body), body)
+			}
+			next := numbered("next", 20)
+			sendAll(t, p, "T", next)
+			in.waitBodies(t, next)
+			summary(t, "consumer reset by time, "+model.String(), "%d of %d consumed again, %.0f s after the reset, lost 0", len(after), len(before)+len(after), took.Seconds())
+		})
 	}
-	for _, body := range after {
-		assert.Equal(t, 2, in.count(body), body)
-	}
-	next := numbered("next", 20)
-	sendAll(t, p, "T", next)
-	in.waitBodies(t, next)
-	summary(t, "consumer reset by time", "%d of %d consumed again, %.0f s after the reset, lost 0", len(after), len(before)+len(after), took.Seconds())
 }

@@ -1,6 +1,7 @@
 package groups_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/pocketmq/pocketmq"
 	"github.com/pocketmq/pocketmq/interop/go/rmqtest"
+	"github.com/pocketmq/pocketmq/protocol"
 	"github.com/pocketmq/pocketmq/rebalance"
 )
 
@@ -167,4 +169,31 @@ func TestOfficialConsumersWithAndWithoutTLSShareAGroup(t *testing.T) {
 	bodies := s.end(t)
 	in.waitBodies(t, bodies)
 	summary(t, "consumer/tls", "%d consumed by two members, one with TLS, lost 0", len(bodies))
+}
+
+// TestAnOfficialSQLFilterIsRefused: its consumers get nothing, rather than
+// everything.
+func TestAnOfficialSQLFilterIsRefused(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, map[string]int{"T": 1})
+	p := rmqtest.Producer(t, c)
+	sendAll(t, p, "T", numbered("m", 10))
+	sql := consumer.MessageSelector{Type: consumer.SQL92, Expression: "a > 3"}
+
+	in := newInbox()
+	pulls := c.Inject(pocketmq.Fault{Code: protocol.CodePullMessage, Group: "G", Topic: "T"})
+	push(t, c, "G", "T", sql, in.official("a", nil))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, pulls.Wait(ctx, 2), "it asks again and again")
+	assert.Empty(t, in.arrivals())
+
+	byHand := rmqtest.PullConsumer(t, c, "H", consumer.WithPullBatchSize(1))
+	require.NoError(t, byHand.Subscribe("T", sql))
+	require.NoError(t, byHand.Start())
+	queues, err := byHand.GetTopicRouteInfo("T")
+	require.NoError(t, err)
+	_, err = byHand.PullFrom(ctx, queues[0], 0, 1)
+	require.ErrorContains(t, err, "does not support consumer to filter message by SQL92")
+	summary(t, "consumer with a SQL filter", "refused, 0 of 10 delivered")
 }
