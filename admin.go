@@ -18,7 +18,7 @@ import (
 
 // AdminConfig configures an Admin. It is copied by NewAdmin.
 type AdminConfig struct {
-	NameServers []string
+	NameServers []string // host:port each, host a name or an IP literal; "a:9876;b:9876" in one text, too (namesrvAddr)
 	Transport   Transport
 	Timeout     time.Duration // of one call [5 s]
 	Logger      *slog.Logger  // nil = silent
@@ -40,7 +40,7 @@ type Admin struct {
 // ErrInvalidConfig, with all violations listed.
 func NewAdmin(cfg AdminConfig) (*Admin, error) {
 	p := problems{what: "AdminConfig"}
-	checkNameServers(&p, cfg.NameServers)
+	cfg.NameServers = checkNameServers(&p, cfg.NameServers)
 	if cfg.Transport == nil {
 		p.add("Transport is nil: use pocketmq.InMemory() or pocketmq.TCP(host)")
 	}
@@ -48,7 +48,6 @@ func NewAdmin(cfg AdminConfig) (*Admin, error) {
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	cfg.NameServers = append([]string(nil), cfg.NameServers...)
 	id := newIdentity("")
 	a := &Admin{cfg: cfg, id: id, log: loggerOf(cfg.Logger, "client", id.clientID)}
 	a.life.what = "admin"

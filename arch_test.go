@@ -43,9 +43,11 @@ var allowedImports = map[string]map[string]string{
 		"message": "the log holds message's stored records and assigns their offsets",
 	},
 	"remoting": {
-		"message":  "queues, and the hash of tags",
-		"protocol": "each command is a method of a service",
+		"internal/deadline": "a request whose caller has said how long it waits",
+		"message":           "queues, and the hash of tags",
+		"protocol":          "each command is a method of a service",
 	},
+	"internal/deadline":  {},
 	"internal/statefile": {},
 	"internal/pipenet":   {},
 	"internal/memnet": {
@@ -95,6 +97,7 @@ var allowedImports = map[string]map[string]string{
 		"filter":              "subscriptions are compiled when a config is checked",
 		"internal/client":     "wiring: routes, sessions and heartbeats of clients; a broker's back-off from name servers",
 		"internal/consume":    "wiring: the engine of a Consumer",
+		"internal/deadline":   "the budget of a send",
 		"internal/delay":      "wiring: delayed messages",
 		"internal/groups":     "wiring: the broker's consumers and producers",
 		"internal/kvconfig":   "wiring: the name server's KV configuration",
@@ -111,8 +114,10 @@ var allowedImports = map[string]map[string]string{
 		"store":               "wiring: the broker's log and queues",
 	},
 	"mqtest": {
-		".":     "it runs clusters",
-		"store": "the folder of a killed broker is opened again for Check",
+		".":        "it runs clusters",
+		"message":  "a locked queue is a message.Queue, in the suite of transports",
+		"protocol": "the suite of transports has servers and clients of its own",
+		"store":    "the folder of a killed broker is opened again for Check",
 	},
 	"cmd/pocketmq": {
 		".":        "it serves clusters",
@@ -172,6 +177,7 @@ var goroutineOwners = map[string]string{
 	"internal/consume/locks.go":   "one request for locks per broker: joined before the function returns",
 	"internal/consume/offsets.go": "one commit per broker: joined before the function returns",
 	"internal/consume/run.go":     "all goroutines of an engine: its Close joins them",
+	"mqtest/transport.go":         "calls beside a case of the suite of transports: they end with what they call, at the latest when the case closes it",
 	"remoting/lane.go":            "requests of a connection: whoever ends the connection joins them",
 	"remoting/link.go":            "reading and writing a connection: whoever ends it joins them",
 	"remoting/server.go":          "accepting connections: Close joins it",

@@ -38,12 +38,17 @@ const (
 
 // BrokerConfig configures a Broker. It is copied by NewBroker.
 type BrokerConfig struct {
-	Cluster     string // "" = "DefaultCluster"
-	Name        string // name of the broker group, required
-	Addr        string // host:port to listen on; "" = chosen by the Transport
-	Dir         string // data folder, required; made when missing
-	NameServers []string
-	Transport   Transport
+	Cluster string // "" = "DefaultCluster"
+	Name    string // name of the broker group, required
+	Addr    string // IP literal and port to listen on; port 0 = a free one; "" = chosen by the Transport (listenPort, bindAddress)
+	// AdvertiseAddr is what clients dial and message ids hold in place of Addr: an
+	// IP literal with a port, or without one for the port that is listened on. ""
+	// = Addr. A broker that listens on a wildcard address, 0.0.0.0 or [::], needs
+	// one (brokerIP1).
+	AdvertiseAddr string
+	Dir           string   // data folder, required; made when missing
+	NameServers   []string // host:port each, host a name or an IP literal; "a:9876;b:9876" in one text, too (namesrvAddr)
+	Transport     Transport
 
 	// Topics are made before the first registration: topic -> queues. Counts grow
 	// and never shrink. Of RocketMQ's own topics it may name RMQ_SYS_TRACE_TOPIC,
@@ -138,7 +143,7 @@ func NewBroker(cfg BrokerConfig) (*Broker, error) {
 func newBroker(cfg BrokerConfig, w wiring, throwaway bool) (*Broker, error) {
 	p := problems{what: "BrokerConfig"}
 	cfg = cfg.withDefaults(&p)
-	checkNameServers(&p, cfg.NameServers)
+	cfg.NameServers = checkNameServers(&p, cfg.NameServers)
 	if cfg.Transport == nil {
 		p.add("Transport is nil: use pocketmq.InMemory() or pocketmq.TCP(host)")
 	}
@@ -163,6 +168,10 @@ func (cfg BrokerConfig) withDefaults(p *problems) BrokerConfig {
 	checkName(p, "Cluster", cfg.Cluster)
 	checkName(p, "Name", cfg.Name)
 	checkAddr(p, "Addr", cfg.Addr)
+	cfg.AdvertiseAddr = checkAdvertised(p, "AdvertiseAddr", cfg.AdvertiseAddr)
+	if cfg.AdvertiseAddr == "" && isWildcard(cfg.Addr) {
+		p.add("Addr %s is a wildcard, which clients can't dial: set AdvertiseAddr to an address of this machine", cfg.Addr)
+	}
 	if cfg.Flush != AsyncFlush && cfg.Flush != SyncFlush {
 		p.add("Flush is %d: use AsyncFlush or SyncFlush", cfg.Flush)
 	}
@@ -185,7 +194,6 @@ func (cfg BrokerConfig) withDefaults(p *problems) BrokerConfig {
 		p.add("CacheBytes is %d, at most %d are allowed", cfg.CacheBytes, int64(store.MaxCacheBytes))
 	}
 	cfg.Topics = checkTopics(p, cfg.Topics, cfg.Cluster, cfg.Name)
-	cfg.NameServers = append([]string(nil), cfg.NameServers...)
 	cfg.Timings.validate(p)
 	cfg.Timings = cfg.Timings.withDefaults()
 	return cfg
@@ -322,7 +330,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	}
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	u.add(func() { r.cancel(); r.loops.Wait() })
-	if r.listener, err = b.cfg.Transport.ListenBroker(ctx, protocol.Listen{Node: b.node, Addr: b.cfg.Addr}, r); err != nil {
+	if r.listener, err = b.cfg.Transport.ListenBroker(ctx, protocol.Listen{Node: b.node, Addr: b.cfg.Addr, Advertise: b.cfg.AdvertiseAddr}, r); err != nil {
 		return err
 	}
 	u.add(func() { _ = r.listener.Close() })

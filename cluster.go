@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
@@ -55,7 +56,8 @@ type BrokerGroup struct {
 	Addrs []string // by broker id; nil = chosen by the Transport
 	// Config is what every member shares. Name, Cluster, Addr, Dir, NameServers,
 	// Transport and OnEvent belong to the cluster and are refused. Fields of
-	// Timings and Logger, when set, replace the cluster's. Topics are added to the cluster's.
+	// Timings and Logger, when set, replace the cluster's. Topics are added to the
+	// cluster's. AdvertiseAddr is a host without a port: each member has its own.
 	Config BrokerConfig
 }
 
@@ -188,6 +190,12 @@ func (cfg ClusterConfig) checkGroup(p *problems, g BrokerGroup) {
 	}
 	for _, a := range g.Addrs {
 		checkAddr(&own, "Addrs", a)
+		if isWildcard(a) && g.Config.AdvertiseAddr == "" {
+			own.add("Addrs %s is a wildcard, which clients can't dial: set Config.AdvertiseAddr to an address of this machine", a)
+		}
+	}
+	if at, err := netip.ParseAddrPort(g.Config.AdvertiseAddr); err == nil && at.Port() != 0 {
+		own.add("Config.AdvertiseAddr %s has a port: members share the host and listen on ports of their own, leave it out", at)
 	}
 	if len(own.list) == 0 {
 		c := g.Config
@@ -354,8 +362,23 @@ func (c *Cluster) startMember(ctx context.Context, m *member, everywhere bool) e
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m.broker = b
-	m.cfg.Addr = b.Addr() // kept across restarts
+	m.cfg.Addr = restartAddr(m.cfg, b.Addr())
 	return nil
+}
+
+// restartAddr is where a member listens when it starts again: where it listens
+// now. What it advertises has the same port, but may be the address of somebody
+// else; then a Transport that was not told where to listen remembers it.
+func restartAddr(cfg BrokerConfig, addr string) string {
+	if cfg.AdvertiseAddr == "" {
+		return addr
+	}
+	told, err := netip.ParseAddrPort(addr)
+	bind, bad := netip.ParseAddrPort(cfg.Addr)
+	if err != nil || bad != nil {
+		return cfg.Addr
+	}
+	return netip.AddrPortFrom(bind.Addr(), told.Port()).String()
 }
 
 // notRoutable names the running name servers that do not know b.

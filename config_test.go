@@ -135,6 +135,27 @@ func configErrors(t *testing.T, e *errorTexts) {
 		DefaultTopicQueues: -1, MaxMessageSize: -2, CommitLogFileSize: -3, CacheBytes: -2, Retention: -2, RetentionBytes: -3, MinFreeBytes: -5, Timings: pocketmq.Timings{OffsetPersist: -time.Second},
 	})
 	e.add("config: broker", err)
+	for name, cfg := range map[string]pocketmq.BrokerConfig{
+		"a wildcard":              {Addr: "0.0.0.0:10911"},
+		"advertises a name":       {AdvertiseAddr: "broker.example.com:10911"},
+		"advertises a wildcard":   {Addr: "[::]:10911", AdvertiseAddr: "[::]:10911"},
+		"lists of name servers":   {NameServers: []string{"ns-a:9876; ns-b:9876;", "ns-c; ns-d:0", ";", "http://ns-e:9876"}},
+		"a name server's address": {NameServers: []string{"ns-a:port"}},
+	} {
+		cfg.Name, cfg.Dir, cfg.Transport = "broker-a", "x", pocketmq.InMemory()
+		if cfg.NameServers == nil {
+			cfg.NameServers = []string{"localhost:9876"}
+		}
+		_, err = pocketmq.NewBroker(cfg)
+		e.add("config: broker, "+name, err)
+	}
+	_, err = pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Groups: []pocketmq.BrokerGroup{
+		{Name: "broker-a", Addrs: []string{"0.0.0.0:10911"}},
+		{Name: "broker-b", Addrs: []string{"0.0.0.0:10921"}, Config: pocketmq.BrokerConfig{AdvertiseAddr: "192.0.2.7:10921"}},
+	}})
+	e.add("config: cluster, wildcards", err)
+	_, err = pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Transport: pocketmq.TCP("0.0.0.0")})
+	e.add("config: cluster, a wildcard of the transport", err)
 	_, err = pocketmq.NewBroker(pocketmq.BrokerConfig{})
 	e.add("config: broker, nothing set", err)
 	_, err = pocketmq.NewNameServer(pocketmq.NameServerConfig{Addr: "127.0.0.1", Timings: pocketmq.Timings{BrokerScan: -1}})

@@ -48,9 +48,9 @@ const (
 //   - awaitTerminationMillisWhenShutdown (0): Shutdown waits as long as its
 //     context lasts, Close for CloseTimeout.
 type ConsumerConfig struct {
-	Group        string // required (consumerGroup; DEFAULT_CONSUMER, which it refuses at start)
-	InstanceName string // part of the client id; "" = unique (instanceName; DEFAULT, which becomes pid#nanoTime)
-	NameServers  []string
+	Group        string   // required (consumerGroup; DEFAULT_CONSUMER, which it refuses at start)
+	InstanceName string   // part of the client id; "" = unique (instanceName; DEFAULT, which becomes pid#nanoTime)
+	NameServers  []string // host:port each, host a name or an IP literal; "a:9876;b:9876" in one text, too (namesrvAddr)
 	Transport    Transport
 
 	Subscriptions map[string]Filter // topic -> filter; all members of a group must have the same. More by Subscribe
@@ -212,7 +212,7 @@ func newConsumer(cfg ConsumerConfig, events *emitter) (*Consumer, error) {
 		return nil, err
 	}
 	cfg.Timings = cfg.Timings.withDefaults()
-	cfg.NameServers = append([]string(nil), cfg.NameServers...)
+	cfg.NameServers = m.nameServers
 	id := newIdentity(cfg.InstanceName)
 	c := &Consumer{cfg: cfg, id: id, subs: subs, events: events, log: loggerOf(cfg.Logger, "client", id.clientID)}
 	c.life.what = "consumer " + id.clientID

@@ -26,11 +26,11 @@ type groupMember struct {
 }
 
 // check reports what is wrong with the common part of a config and returns the
-// subscriptions, compiled.
+// subscriptions, compiled. nameServers becomes a copy.
 func (m *groupMember) check(p *problems) map[string]filter.Tags {
 	p.check("Group", message.ValidateGroup(m.group))
 	checkInstance(p, m.instance)
-	checkNameServers(p, m.nameServers)
+	m.nameServers = checkNameServers(p, m.nameServers)
 	if m.transport == nil {
 		p.add("Transport is nil: use pocketmq.InMemory() or pocketmq.TCP(host)")
 	}

@@ -19,7 +19,7 @@ import (
 type Fault struct {
 	Code  Code   // request code: protocol.CodeSendMessage ...; 0 = any
 	Node  string // the server asked: "ns-0", "broker-a/0"
-	From  string // the caller: a client id, or a broker's node name; over TCP callers have none, so it matches nobody
+	From  string // the caller: a client id, or a broker's node name; official clients have none over TCP
 	Topic string
 	Group string // producer or consumer group; of a heartbeat the first one it names
 	Times int    // acts this often, then stops; 0 = until removed

@@ -30,9 +30,9 @@ const (
 // ProducerConfig configures a Producer. It is copied by NewProducer. The names
 // in brackets are those of Java's DefaultMQProducer.
 type ProducerConfig struct {
-	Group        string // "" = "DEFAULT_PRODUCER" (producerGroup)
-	InstanceName string // part of the client id; "" = unique (instanceName)
-	NameServers  []string
+	Group        string   // "" = "DEFAULT_PRODUCER" (producerGroup)
+	InstanceName string   // part of the client id; "" = unique (instanceName)
+	NameServers  []string // host:port each, host a name or an IP literal; "a:9876;b:9876" in one text, too (namesrvAddr)
 	Transport    Transport
 
 	SendTimeout        time.Duration // of a send with all its attempts [3 s] (sendMsgTimeout)
@@ -96,7 +96,7 @@ func newProducer(cfg ProducerConfig, events *emitter) (*Producer, error) {
 	}
 	p.check("Group", message.ValidateGroup(cfg.Group))
 	checkInstance(&p, cfg.InstanceName)
-	checkNameServers(&p, cfg.NameServers)
+	cfg.NameServers = checkNameServers(&p, cfg.NameServers)
 	if cfg.Transport == nil {
 		p.add("Transport is nil: use pocketmq.InMemory() or pocketmq.TCP(host)")
 	}
@@ -119,7 +119,6 @@ func newProducer(cfg ProducerConfig, events *emitter) (*Producer, error) {
 		return nil, err
 	}
 	cfg.Timings = cfg.Timings.withDefaults()
-	cfg.NameServers = append([]string(nil), cfg.NameServers...)
 	id := newIdentity(cfg.InstanceName)
 	pr := &Producer{cfg: cfg, id: id, keys: id.uniqKeys(), events: events, log: loggerOf(cfg.Logger, "client", id.clientID, "group", cfg.Group)}
 	pr.life.what = "producer " + id.clientID

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pocketmq/pocketmq/internal/client"
+	"github.com/pocketmq/pocketmq/internal/deadline"
 	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
 )
@@ -161,7 +162,7 @@ type outgoing struct {
 	async  bool     // sent by SendAsync
 
 	// Here, and not allocated one by one, because every send needs them.
-	budget, first deadlineCtx // of the send; of its first attempt
+	budget, first deadline.Context // of the send; of its first attempt
 }
 
 func (p *Producer) send(ctx context.Context, m *Message, c choice) (*SendResult, error) {
@@ -318,8 +319,9 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 	defer p.inFlight.Add(-1)
 	start := out.req.BornTime
 	budget := &out.budget
-	budget.set(ctx, start.Add(p.cfg.SendTimeout))
-	defer budget.end()
+	budget.Set(ctx, start.Add(p.cfg.SendTimeout))
+	defer budget.End()
+	until, _ := budget.Deadline()
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("nothing was sent: %w", err)
 	}
@@ -360,16 +362,16 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 		}
 		now, try := time.Now(), &out.first
 		if n > 0 {
-			try = new(deadlineCtx)
+			try = new(deadline.Context)
 		}
 		limit := p.cfg.AttemptTimeout
 		if limit == 0 {
-			limit = budget.deadline.Sub(now) / time.Duration(attempts-n)
+			limit = until.Sub(now) / time.Duration(attempts-n)
 		}
-		try.set(budget, now.Add(limit))
+		try.Set(budget, now.Add(limit))
 		res, err := p.attempt(try, out, queue)
 		p.report(ctx, out, queue.BrokerName, res, err, now)
-		try.end()
+		try.End()
 		if res != nil || err == nil {
 			return res, err
 		}
@@ -382,7 +384,7 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 			// the attempts up in no time.
 			p.refreshRoute(budget, out.req.Topic)
 			if errors.Is(err, ErrUnreachable) {
-				p.pause(budget, time.Until(budget.deadline)/time.Duration(attempts-n))
+				p.pause(budget, time.Until(until)/time.Duration(attempts-n))
 			}
 		}
 	}
@@ -554,7 +556,7 @@ func callSelector(s QueueSelector, m *Message, queues []MessageQueue) (q Message
 
 // budgetError tells what all attempts of a send got, and which brokers it has
 // kept away from.
-func (p *Producer) budgetError(ctx context.Context, budget *deadlineCtx, start time.Time, tried []attempt, err error, kept ...string) error {
+func (p *Producer) budgetError(ctx context.Context, budget *deadline.Context, start time.Time, tried []attempt, err error, kept ...string) error {
 	used := time.Since(start)
 	var kinds []error
 	text := "send failed"

@@ -30,9 +30,9 @@ const (
 // PullConsumerConfig configures a PullConsumer. It is copied by NewPullConsumer.
 // The names in brackets are those of Java's DefaultLitePullConsumer.
 type PullConsumerConfig struct {
-	Group        string // required (consumerGroup)
-	InstanceName string // part of the client id; "" = unique (instanceName)
-	NameServers  []string
+	Group        string   // required (consumerGroup)
+	InstanceName string   // part of the client id; "" = unique (instanceName)
+	NameServers  []string // host:port each, host a name or an IP literal; "a:9876;b:9876" in one text, too (namesrvAddr)
 	Transport    Transport
 
 	// Subscriptions makes the consumer a member of its group, which shares the
@@ -122,7 +122,7 @@ func newPullConsumer(cfg PullConsumerConfig, events *emitter) (*PullConsumer, er
 		return nil, err
 	}
 	cfg.Timings = cfg.Timings.withDefaults()
-	cfg.NameServers = append([]string(nil), cfg.NameServers...)
+	cfg.NameServers = m.nameServers
 	id := newIdentity(cfg.InstanceName)
 	c := &PullConsumer{cfg: cfg, id: id, subs: subs, events: events, log: loggerOf(cfg.Logger, "client", id.clientID)}
 	c.life.what = "pull consumer " + id.clientID

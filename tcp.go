@@ -12,8 +12,10 @@ import (
 // that is free, unless their Addr says otherwise; a node that listens again
 // gets the port that it had. They take connections with and without TLS on one
 // port, and nobody has to say who he is: choose a host that only friends reach,
-// such as 127.0.0.1. Several clusters may share one. It holds no resources:
-// there is nothing to close. Safe for concurrent use.
+// such as 127.0.0.1. Clients listen nowhere, and need no host; brokers on a
+// wildcard host, 0.0.0.0 or [::], need BrokerConfig.AdvertiseAddr. Several
+// clusters may share one. It holds no resources: there is nothing to close. Safe
+// for concurrent use.
 func TCP(host string) Transport { return TCPWith(TCPConfig{Host: host}) }
 
 // TCPWith is TCP with more to say. What is wrong with cfg is ErrInvalidConfig

@@ -6,7 +6,9 @@ import "time"
 // means RocketMQ's default, given in brackets, or that of the cluster a client
 // is started through, changed if need be to fit the fields that are set; a
 // negative one is refused, and 100 years are the longest. LockRenew, LockClientLife
-// and LockExpire must not descend, nor PullSuspend and PullExpire.
+// and LockExpire must not descend, nor PullSuspend and PullExpire. Over TCP, where
+// a connection ends that is idle for 120 s, members whose BrokerRegister,
+// ClientHeartbeat or PullSuspend is longer are gone meanwhile.
 // The Java name of each is given where there is one.
 type Timings struct {
 	BrokerRegister  time.Duration // a broker registers with every name server this often [30 s] (registerNameServerPeriod)

@@ -3,6 +3,7 @@ package protocol
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 )
@@ -11,10 +12,13 @@ import (
 // crosses it goes through the services of this package. Safe for concurrent
 // use.
 type Transport interface {
-	// ListenNameServer serves s on l.Addr ("" = chosen by the transport) until
-	// the Listener is closed. It does not block.
+	// ListenNameServer serves s on l.Addr until the Listener is closed. It does
+	// not wait for anybody. Nobody is told where name servers are, so one may
+	// listen on a wildcard address: its Listener's Addr is then one that callers
+	// on the same machine can dial.
 	ListenNameServer(ctx context.Context, l Listen, s NameServer) (Listener, error)
-	// ListenBroker is ListenNameServer for a broker.
+	// ListenBroker is ListenNameServer for a broker. A wildcard address without
+	// l.Advertise is ErrInvalidConfig: clients are told where brokers are.
 	ListenBroker(ctx context.Context, l Listen, s Broker) (Listener, error)
 	// DialNameServer opens a session. A refused dial is ErrUnreachable.
 	DialNameServer(ctx context.Context, d Dial) (NameServerConn, error)
@@ -29,8 +33,8 @@ type Transport interface {
 // Listen says who listens where.
 type Listen struct {
 	Node      string // the node's name: "ns-0", "broker-a/0"
-	Addr      string // host:port; "" = chosen by the transport
-	Advertise string // what peers are told instead of Addr; "" = Addr
+	Addr      string // IP literal and port; "" = chosen by the transport, for a node that has closed its Listener where it listened before
+	Advertise string // what peers are told instead of Addr, port 0 = the one of Addr; "" = Addr
 }
 
 // Dial says who calls whom.
@@ -42,7 +46,7 @@ type Dial struct {
 
 // Session is how a server sees one caller.
 type Session struct {
-	Node   string         // the caller's node name; "" when the transport can't tell (TCP)
+	Node   string         // the caller's node name; "" when the transport can't tell, as of official clients
 	Remote netip.AddrPort // born host of what the caller sends
 	Peer   Peer           // never nil
 }
@@ -54,6 +58,21 @@ type Listener interface {
 	// Close stops accepting, ends every session, cancels the calls in flight
 	// and returns when the last of them has returned.
 	Close() error
+}
+
+// WildcardAddr is the refusal of a broker that listens on a wildcard address and
+// advertises no other one. It matches ErrInvalidConfig.
+func WildcardAddr(addr netip.AddrPort, node string) error {
+	return Tagged(fmt.Sprintf("%v: %s listens on the wildcard address %v, which clients can't dial; set AdvertiseAddr to an address of this machine", ErrInvalidConfig, node, addr), ErrInvalidConfig)
+}
+
+// LoopbackOf is the loopback address that reaches who listens on the wildcard
+// address ip.
+func LoopbackOf(ip netip.Addr) netip.Addr {
+	if ip.Is4() {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return netip.IPv6Loopback()
 }
 
 // Detached returns a copy of a request, to be served after its call has

@@ -26,11 +26,14 @@ type client struct {
 	calls *calls
 }
 
-// newClient serves conn, which was dialled as addr, until it ends or Close.
-func newClient(conn net.Conn, addr string, peer protocol.Peer) *client {
+// newClient serves conn, which node has dialled as addr, until it ends or Close.
+func newClient(conn net.Conn, addr, node string, peer protocol.Peer) *client {
 	c := &client{addr: addr, link: newLink(conn, idleLimit), peer: peer, rows: tableOf(peerRows())}
 	c.lane = newLane()
 	c.calls = newCalls(c.link.ctx, c.link, newWorkers(0), maxPeerCalls, maxPeerCalls, nil)
+	if len(node) <= maxNode {
+		c.link.node = node
+	}
 	c.link.start(service{request: c.request, done: c.lane.close})
 	return c
 }
@@ -50,8 +53,19 @@ func (c *client) Close() error {
 	return nil
 }
 
-// Alive is false once the connection is over. It never comes back: dial again.
-func (c *client) Alive() bool { return c.link.alive() }
+// restLimit is how long a connection may be idle before a client gives it up.
+// It is well below idleLimit: a request that leaves just when the server ends
+// an idle connection would be lost, and nobody could tell whether it was served.
+const restLimit = idleLimit - 20*time.Second
+
+// Alive is false once the connection is over, and ends one that the server may
+// be about to end. It never comes back: dial again.
+func (c *client) Alive() bool {
+	if c.link.alive() && c.link.quiet(restLimit) {
+		c.link.end(nil)
+	}
+	return c.link.alive()
+}
 
 // request serves a request of the server.
 func (c *client) request(f *Frame, _ *lease) {
@@ -67,14 +81,15 @@ func (c *client) request(f *Frame, _ *lease) {
 			refuse(c.link, f, protocol.SystemBusy, "[OVERLOAD] %d requests are being answered", maxPeerCalls)
 			return
 		}
-		c.calls.run(task{place: p, after: c.lane.last, serve: func(ctx context.Context) *Frame { return row.serve(ctx, c.peer, site{}, f) }})
+		until := f.until()
+		c.calls.run(task{place: p, after: c.lane.last, serve: func(ctx context.Context) *Frame { return serveUntil(ctx, until, row, c.peer, site{}, f) }})
 	}
 }
 
 // call carries one request to the server and its answer back. A oneway request
 // is over, without an error, as soon as it is about to leave.
 func call[S, Q, R any](c *client, ctx context.Context, cmd *command[S, Q, R], q *Q) (*R, error) {
-	if !c.link.alive() {
+	if !c.Alive() {
 		return nil, errGone(c.addr, c.whyEnded())
 	}
 	if err := ctx.Err(); err != nil {
@@ -91,6 +106,9 @@ func call[S, Q, R any](c *client, ctx context.Context, cmd *command[S, Q, R], q 
 		return nil, nil
 	}
 	start := time.Now()
+	if at, ok := ctx.Deadline(); ok {
+		f.putLeft(at.Sub(start))
+	}
 	answer, err := c.link.ask(ctx, f)
 	opaque := f.Opaque
 	c.link.frames.put(f)
@@ -118,7 +136,7 @@ func call[S, Q, R any](c *client, ctx context.Context, cmd *command[S, Q, R], q 
 }
 
 // deadlined is a context that is its parent with a deadline, and whose Done
-// costs more than a timer.
+// costs more than a timer: a deadline.Context.
 type deadlined interface {
 	context.Context
 	Parent() context.Context

@@ -309,14 +309,30 @@ func TestSilentConnectionsEndAfterTheIdleLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // traffic keeps a connection
 		p := newPair(t, &fakeBroker{}, nil)
 		for range 10 {
-			time.Sleep(100 * time.Second)
+			time.Sleep(restLimit - time.Second)
 			_, err := p.conn.GetMinOffset(t.Context(), &protocol.GetMinOffsetRequest{Topic: "T"})
 			require.NoError(t, err)
 		}
 		require.True(t, p.conn.(brokerClient).Alive())
 		time.Sleep(idleLimit)
 		synctest.Wait()
-		assert.False(t, p.conn.(brokerClient).Alive())
+		assert.False(t, p.conn.(brokerClient).link.alive())
+		p.close(t)
+	})
+	synctest.Test(t, func(t *testing.T) { // whoever is about to send gives a rested one up first
+		p := newPair(t, &fakeBroker{pull: func(ctx context.Context, _ *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
+			time.Sleep(restLimit + time.Second)
+			return &protocol.PullMessageResponse{}, nil
+		}}, nil)
+		_, err := p.conn.PullMessage(t.Context(), &protocol.PullMessageRequest{Group: "G", Topic: "T"})
+		require.NoError(t, err, "not one on which something is awaited")
+		time.Sleep(restLimit - 1)
+		require.True(t, p.conn.(brokerClient).Alive())
+		time.Sleep(1)
+		require.True(t, p.conn.(brokerClient).link.alive())
+		_, err = p.conn.GetMinOffset(t.Context(), &protocol.GetMinOffsetRequest{Topic: "T"})
+		assert.ErrorIs(t, err, protocol.ErrUnreachable)
+		assert.False(t, p.conn.(brokerClient).link.alive())
 		p.close(t)
 	})
 }

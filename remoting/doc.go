@@ -11,4 +11,15 @@
 // What comes from the network is checked before anything is allocated for it. A
 // frame that cannot be understood is an error, and whoever reads it closes the
 // connection, as RocketMQ's servers do.
+//
+// # Fields of our own
+//
+// Members of this library tell each other in requests what RocketMQ has no field
+// for. RocketMQ's servers pass over fields that they do not know, and ours over
+// those that are absent:
+//
+//	pmq.node  the caller's node name, a client id or a broker's name; in the first
+//	          request of a connection only
+//	pmq.left  how many milliseconds longer the caller waits for the answer; in
+//	          requests whose ctx has a deadline. The handler's ctx ends then
 package remoting

@@ -74,6 +74,7 @@ type link struct {
 	blocked int           // bytes that wait for room
 	charged int           // what backlog counts of all these
 	opaque  int32         // of our last request
+	node    string        // goes out with the next request; "" when it has, or when there is none
 	waiting map[int32]chan *Frame
 
 	frames  frames
@@ -180,6 +181,16 @@ func (l *link) finish(limit time.Duration) {
 }
 
 func (l *link) alive() bool { return l.ctx.Err() == nil }
+
+// quiet reports whether for d no whole frame has crossed and none is awaited.
+func (l *link) quiet(d time.Duration) bool {
+	if time.Since(l.begun)-time.Duration(l.active.Load()) < d {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting) == 0 && len(l.out) == 0
+}
 
 func (l *link) touch() { l.active.Store(int64(time.Since(l.begun))) }
 
@@ -346,9 +357,15 @@ func (l *link) trySend(f *Frame) error {
 
 // addLocked adds a frame of about a size, and unlocks.
 func (l *link) addLocked(f *Frame, size int) (err error) {
-	if l.over || l.last {
+	switch {
+	case l.over || l.last:
 		err = errLinkEnded
-	} else {
+	case l.node != "" && !f.Response():
+		f.Ext = append(f.Ext, Field{fieldNode, l.node})
+		if l.out, err = f.Append(slices.Grow(l.out, size)); err == nil {
+			l.node = ""
+		}
+	default:
 		l.out, err = f.Append(slices.Grow(l.out, size))
 	}
 	much := l.countLocked()

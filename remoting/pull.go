@@ -50,7 +50,7 @@ func encodePull(q *protocol.PullMessageRequest, f *Frame) {
 	if q.HasExpression {
 		flag |= pullSubscription
 	}
-	f.Ext = slices.Grow(f.Ext, 11)
+	f.Ext = slices.Grow(f.Ext, 13)
 	f.put("consumerGroup", q.Group)
 	f.put("topic", q.Topic)
 	f.putInt("queueId", q.QueueID)

@@ -360,7 +360,7 @@ func TestSilenceOverTLSEndsAfterTheIdleLimit(t *testing.T) {
 		conn, err := s.dial(Options{DialTLS: anybody})
 		require.NoError(t, err)
 		for range 3 { // deadlines pass within a read of TLS, and it goes on
-			time.Sleep(idleLimit - time.Second)
+			time.Sleep(restLimit - time.Second)
 			require.NoError(t, ask(t, conn))
 		}
 		time.Sleep(idleLimit)

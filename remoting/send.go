@@ -74,7 +74,7 @@ func encodeSend(q *protocol.SendMessageRequest, f *Frame) {
 		f.Code = codeSendBatchMessage
 	}
 	n := namesOfSend(f.Code)
-	f.Ext = slices.Grow(f.Ext, 13)
+	f.Ext = slices.Grow(f.Ext, 15)
 	f.put(n.group, q.ProducerGroup)
 	f.put(n.topic, q.Topic)
 	f.put(n.defaultTopic, q.DefaultTopic)

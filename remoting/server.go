@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -244,7 +245,8 @@ func remoteOf(conn net.Conn) netip.AddrPort {
 type session[S serverConn] struct {
 	l         *listener[S]
 	link      *link
-	peer      *peer
+	remote    netip.AddrPort // where it comes from; set by begin
+	peer      *peer          // set by begin
 	srv       S
 	connected bool // there is an srv; of the reading goroutine
 	evicted   bool // guarded by l.mu
@@ -254,7 +256,7 @@ type session[S serverConn] struct {
 	pulls     *calls
 }
 
-// begin connects the session once it is known from where.
+// begin finds out where the session comes from.
 func (s *session[S]) begin() error {
 	from, err := s.l.secure.greet(s.link)
 	if err != nil {
@@ -263,10 +265,21 @@ func (s *session[S]) begin() error {
 	if !from.IsValid() {
 		from = remoteOf(s.link.conn)
 	}
+	s.remote = from
 	s.peer = &peer{link: s.link, remote: from.String(), closing: &s.l.closing}
-	s.srv = s.l.connect(protocol.Session{Remote: from, Peer: s.peer})
-	s.connected = true
 	return nil
+}
+
+// connect begins the session with the service: with the first request, which
+// says who the caller is, and not for a stranger that says nothing.
+func (s *session[S]) connect(first *Frame) {
+	if s.connected {
+		return
+	}
+	s.connected = true
+	node := strings.Clone(first.node()) // it outlives the frame
+	s.peer.ours = node != ""
+	s.srv = s.l.connect(protocol.Session{Node: node, Remote: s.remote, Peer: s.peer})
 }
 
 // charge takes the bytes of a large request from what the server has for them.
@@ -285,6 +298,7 @@ func (s *session[S]) request(f *Frame, taken *lease) {
 		refuse(s.link, f, protocol.RequestCodeNotSupported, " request type %d not supported", f.Code)
 		return
 	}
+	s.connect(f)
 	switch f.Code {
 	case int32(protocol.CodePullMessage), codeLitePullMessage:
 		taken.release()
@@ -309,18 +323,20 @@ func (s *session[S]) request(f *Frame, taken *lease) {
 		}
 		return
 	}
+	serve := s.serving(row, f) // how long its caller waits counts from now
 	p := s.calls.take()
 	if p == placeNone {
 		taken.release()
 		return
 	}
-	s.calls.run(task{place: p, after: s.lane.last, lease: taken, serve: s.serving(row, f)})
+	s.calls.run(task{place: p, after: s.lane.last, lease: taken, serve: serve})
 }
 
 // serving serves f when it is its turn, and takes the frame back.
 func (s *session[S]) serving(row row[S], f *Frame) func(context.Context) *Frame {
+	until := f.until()
 	return func(ctx context.Context) *Frame {
-		answer := row.serve(ctx, s.srv, s.at, f)
+		answer := serveUntil(ctx, until, row, s.srv, s.at, f)
 		s.link.frames.put(f)
 		return answer
 	}
@@ -373,6 +389,7 @@ func (s *session[S]) end() {
 type peer struct {
 	link     *link
 	remote   string
+	ours     bool // it knows fields of our own; set before the session begins
 	closing  *atomic.Bool
 	language atomic.Int32 // of the client's last request
 }
@@ -415,6 +432,9 @@ func (p *peer) GetConsumerRunningInfo(ctx context.Context, q *protocol.GetConsum
 // not there any more is an *Error, as RocketMQ's brokers answer.
 func askPeer[Q, R any](p *peer, ctx context.Context, cmd *command[protocol.Peer, Q, R], q *Q) (*R, error) {
 	f := cmd.request(q)
+	if at, ok := ctx.Deadline(); ok && p.ours {
+		f.putLeft(time.Until(at))
+	}
 	answer, err := p.link.ask(ctx, f)
 	if err == nil {
 		var got *Frame

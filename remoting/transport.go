@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"strings"
@@ -68,16 +69,18 @@ func (TCP) Dial(ctx context.Context, addr string) (net.Conn, error) {
 
 // ListenNameServer serves s until the listener is closed. l.Addr is an IP
 // literal with a port; "" means the transport's host and a free port, of a node
-// that has listened before the one that it had. A wildcard address that is not
-// advertised as another one is refused with protocol.ErrInvalidConfig. It
-// blocks as long as it takes to resolve the host.
+// that has listened before the one that it had. Nobody is told where a name
+// server is, so that it may listen on a wildcard address; its own Addr is then
+// the loopback's. It blocks as long as it takes to resolve the host.
 func (t *Transport) ListenNameServer(ctx context.Context, l protocol.Listen, s protocol.NameServer) (protocol.Listener, error) {
-	return listen(ctx, t, l, nameServerRows(), s.Connect)
+	return listen(ctx, t, l, false, nameServerRows(), s.Connect)
 }
 
-// ListenBroker is ListenNameServer for a broker.
+// ListenBroker is ListenNameServer for a broker. A wildcard address that is not
+// advertised as another one is refused with protocol.ErrInvalidConfig: clients
+// are told where brokers are.
 func (t *Transport) ListenBroker(ctx context.Context, l protocol.Listen, s protocol.Broker) (protocol.Listener, error) {
-	return listen(ctx, t, l, brokerRows(), s.Connect)
+	return listen(ctx, t, l, true, brokerRows(), s.Connect)
 }
 
 // DialNameServer opens a session with the name server at d.Addr, over TLS if the
@@ -125,7 +128,7 @@ func (t *Transport) dial(ctx context.Context, d protocol.Dial) (*client, error) 
 	if conn, err = t.secure.secure(ctx, conn, d.Addr); err != nil {
 		return nil, err
 	}
-	return newClient(conn, d.Addr, d.Peer), nil
+	return newClient(conn, d.Addr, d.Node, d.Peer), nil
 }
 
 // Claim reserves (group, clientID) until release is called. A pair that is
@@ -148,7 +151,9 @@ func (t *Transport) Claim(group, clientID string) (release func(), err error) {
 	}, nil
 }
 
-func listen[S serverConn](ctx context.Context, t *Transport, at protocol.Listen, rows []row[S], connect func(protocol.Session) S) (protocol.Listener, error) {
+// listen serves what connect opens. told says that clients are told the address
+// by others.
+func listen[S serverConn](ctx context.Context, t *Transport, at protocol.Listen, told bool, rows []row[S], connect func(protocol.Session) S) (protocol.Listener, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("listen for %s: %w", at.Node, err)
 	}
@@ -166,9 +171,12 @@ func listen[S serverConn](ctx context.Context, t *Transport, at protocol.Listen,
 		}
 	}
 	if bind.Addr().IsUnspecified() && !advertised.IsValid() {
-		return nil, fmt.Errorf("%w: listen address %v of %s reaches nobody; set the address to advertise", protocol.ErrInvalidConfig, bind, at.Node)
+		if told {
+			return nil, protocol.WildcardAddr(bind, at.Node)
+		}
+		advertised = netip.AddrPortFrom(protocol.LoopbackOf(bind.Addr()), 0)
 	}
-	ln, err := t.net.Listen(ctx, bind.String())
+	ln, err := t.bind(ctx, bind)
 	if err != nil {
 		return nil, fmt.Errorf("listen for %s on %v: %w", at.Node, bind, err)
 	}
@@ -176,16 +184,39 @@ func listen[S serverConn](ctx context.Context, t *Transport, at protocol.Listen,
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("listen for %s: the network listens on %v, which is no IP address", at.Node, ln.Addr()), ln.Close())
 	}
-	told := netip.AddrPortFrom(bind.Addr(), uint16(bound.Port))
+	bind = netip.AddrPortFrom(bind.Addr(), uint16(bound.Port))
+	dialled := bind
 	if advertised.IsValid() {
-		told = advertised
-		if told.Port() == 0 {
-			told = netip.AddrPortFrom(told.Addr(), uint16(bound.Port))
+		dialled = advertised
+		if dialled.Port() == 0 {
+			dialled = netip.AddrPortFrom(dialled.Addr(), bind.Port())
 		}
 	}
 	group, _, _ := strings.Cut(at.Node, "/")
-	l := serve(ln, told.String(), site{broker: group}, rows, connect, t.secure, defaultLimits())
-	return &remembered[S]{l, t, at.Node, netip.AddrPortFrom(bind.Addr(), uint16(bound.Port)).String()}, nil
+	l := serve(ln, dialled.String(), site{broker: group}, rows, connect, t.secure, defaultLimits())
+	return &remembered[S]{l, t, at.Node, bind.String()}, nil
+}
+
+// Ports of servers that ask for none lie below those that systems give to
+// outgoing connections: one of these could have taken the port of a server by the
+// time that it is restarted.
+const (
+	firstPort = 20_000
+	lastPort  = 29_999
+	portTries = 16
+)
+
+// bind listens on addr, for port 0 on one that is free.
+func (t *Transport) bind(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
+	if addr.Port() == 0 {
+		for range portTries {
+			port := firstPort + rand.N(lastPort-firstPort+1)
+			if ln, err := t.net.Listen(ctx, netip.AddrPortFrom(addr.Addr(), uint16(port)).String()); err == nil {
+				return ln, nil
+			}
+		}
+	}
+	return t.net.Listen(ctx, addr.String())
 }
 
 // remembered is a listener whose address its node gets again.

@@ -43,7 +43,10 @@ func (n *Network) listen(ctx context.Context, at protocol.Listen, port uint16, l
 			return nil, errAddress("listen address of "+at.Node, at.Addr)
 		}
 		if addr.Addr().IsUnspecified() && at.Advertise == "" {
-			return nil, fmt.Errorf("%w: listen address %s of %s reaches nobody; set the address to advertise", protocol.ErrInvalidConfig, at.Addr, at.Node)
+			if l.broker != nil {
+				return nil, protocol.WildcardAddr(addr, at.Node)
+			}
+			advertised = netip.AddrPortFrom(protocol.LoopbackOf(addr.Addr()), 0)
 		}
 	}
 	if at.Advertise != "" {
@@ -76,6 +79,12 @@ func (n *Network) listenLocked(at protocol.Listen, addr, advertised netip.AddrPo
 			return nil, fmt.Errorf("listen address of %s: no port of %v is free", at.Node, addr.Addr())
 		}
 		addr = free
+	}
+	if advertised.IsValid() && advertised.Port() == 0 {
+		if at.Addr == "" {
+			addr = netip.AddrPortFrom(addr.Addr(), n.freePortLocked(advertised.Addr(), addr.Port()).Port())
+		}
+		advertised = netip.AddrPortFrom(advertised.Addr(), addr.Port())
 	}
 	bind := []netip.AddrPort{addr}
 	if advertised.IsValid() && advertised != addr {

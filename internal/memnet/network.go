@@ -51,13 +51,16 @@ func New() *Network {
 // l.Addr "" means the node's own label with port 9876, the same one again
 // after a Close. An explicit l.Addr is an IP literal with a port; port 0 means
 // the first free one from 9876 on. Peers reach the server under l.Addr and
-// under l.Advertise. An address that somebody serves is refused by name, a
+// under l.Advertise, where port 0 is the one listened on. A wildcard address
+// that is not advertised as another one is dialled as the loopback's. An address that somebody serves is refused by name, a
 // malformed one with protocol.ErrInvalidConfig. It does not block.
 func (n *Network) ListenNameServer(ctx context.Context, l protocol.Listen, s protocol.NameServer) (protocol.Listener, error) {
 	return n.listen(ctx, l, nameServerPort, &listener{names: s})
 }
 
-// ListenBroker is ListenNameServer for a broker; the port is 10911.
+// ListenBroker is ListenNameServer for a broker; the port is 10911, and a
+// wildcard address that is not advertised as another one is refused with
+// protocol.ErrInvalidConfig: clients are told where brokers are.
 func (n *Network) ListenBroker(ctx context.Context, l protocol.Listen, s protocol.Broker) (protocol.Listener, error) {
 	return n.listen(ctx, l, brokerPort, &listener{broker: s})
 }

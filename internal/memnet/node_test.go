@@ -54,7 +54,7 @@ func TestListenAddresses(t *testing.T) {
 		{"host name", protocol.Listen{Addr: "localhost:10911"}, "", `invalid config: listen address of x "localhost:10911": want an IP literal with a port, such as 127.0.0.1:10911`, protocol.ErrInvalidConfig},
 		{"no port", protocol.Listen{Addr: "127.0.0.1"}, "", `invalid config: listen address of x "127.0.0.1": want an IP literal with a port, such as 127.0.0.1:10911`, protocol.ErrInvalidConfig},
 		{"bad advertised", protocol.Listen{Advertise: "me"}, "", `invalid config: advertised address of x "me": want an IP literal with a port, such as 127.0.0.1:10911`, protocol.ErrInvalidConfig},
-		{"wildcard", protocol.Listen{Addr: "0.0.0.0:10911"}, "", "invalid config: listen address 0.0.0.0:10911 of x reaches nobody; set the address to advertise", protocol.ErrInvalidConfig},
+		{"wildcard", protocol.Listen{Addr: "0.0.0.0:10911"}, "", "invalid config: x listens on the wildcard address 0.0.0.0:10911, which clients can't dial; set AdvertiseAddr to an address of this machine", protocol.ErrInvalidConfig},
 		{"busy", protocol.Listen{Addr: "10.0.0.1:10911"}, "", "address 10.0.0.1:10911 of x is in use by taken; close that or choose another address", nil},
 		{"busy advertised", protocol.Listen{Advertise: "10.0.0.1:10911"}, "", "address 10.0.0.1:10911 of x is in use by taken; close that or choose another address", nil},
 	} {

@@ -55,7 +55,7 @@ func (n *Network) portLocked() uint16 {
 // most as long as ctx lasts. An address where nobody listens is ECONNREFUSED.
 func (n *Network) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	n.mu.Lock()
-	l := n.listeners[addr]
+	l := n.listenerLocked(addr)
 	from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), n.portLocked())
 	n.mu.Unlock()
 	refused := fmt.Errorf("pipenet: dial %s: %w", addr, syscall.ECONNREFUSED)
@@ -71,6 +71,22 @@ func (n *Network) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// listenerLocked finds who listens on addr, or on its port of all addresses.
+func (n *Network) listenerLocked(addr string) *listener {
+	if l := n.listeners[addr]; l != nil {
+		return l
+	}
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return nil
+	}
+	all := netip.IPv4Unspecified()
+	if at.Addr().Is6() {
+		all = netip.IPv6Unspecified()
+	}
+	return n.listeners[netip.AddrPortFrom(all, at.Port()).String()]
 }
 
 // listener is a served address.

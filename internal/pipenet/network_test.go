@@ -61,5 +61,20 @@ func TestConnectionsCarryBytesBetweenAddresses(t *testing.T) {
 		again, err := n.Listen(t.Context(), l.Addr().String())
 		require.NoError(t, err, "the address is free")
 		require.NoError(t, again.Close())
+
+		for _, addrs := range [][2]string{{"0.0.0.0:7", "127.0.0.9:7"}, {"[::]:8", "[::1]:8"}} {
+			l, err := n.Listen(t.Context(), addrs[0])
+			require.NoError(t, err)
+			go func() {
+				c, err := l.Accept()
+				assert.NoError(t, err)
+				accepted <- c
+			}()
+			ours, err := n.Dial(t.Context(), addrs[1])
+			require.NoError(t, err, "a wildcard is every address")
+			require.NoError(t, errors.Join(ours.Close(), (<-accepted).Close(), l.Close()))
+		}
+		_, err = n.Dial(t.Context(), "nowhere")
+		assert.ErrorIs(t, err, syscall.ECONNREFUSED)
 	})
 }
