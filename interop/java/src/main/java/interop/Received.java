@@ -64,6 +64,16 @@ final class Received implements MessageListenerConcurrently {
         return all();
     }
 
+    /** Waits until n bodies have come, however often: some come twice when members change. */
+    synchronized void awaitBodies(int n) throws InterruptedException {
+        long end = System.currentTimeMillis() + Clients.PATIENCE_MS;
+        while (counts().size() < n) {
+            long left = end - System.currentTimeMillis();
+            Clients.check(left > 0, "%d bodies came, not %d: %s", counts().size(), n, counts());
+            wait(left);
+        }
+    }
+
     /** Waits until each of n numbered bodies has come, and wants none twice. */
     void awaitEachOnce(int n) throws InterruptedException {
         await(n);
