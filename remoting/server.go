@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,7 +25,8 @@ import (
 //	decoders * 128 MiB                                          bytes of bodies that are being read,
 //	answers                                                     bytes of answers, and one answer for each place,
 //
-// with (conns + served) + (conns * ownHeld + held) goroutines. A connection of
+// with 3 * conns + (conns + served) + (conns * ownHeld + held) goroutines, and
+// idleWorkers that wait for the next request. A connection of
 // which no whole frame has come holds about 10 KiB, one with TLS 50 KiB more.
 type limits struct {
 	idle       time.Duration
@@ -44,7 +46,7 @@ type limits struct {
 func defaultLimits() limits {
 	return limits{
 		idle: idleLimit, conns: 10_000, connServed: 256, ownServed: 1, served: 4096, connHeld: 8192, ownHeld: 16, held: 32_768,
-		heldBytes: 64 << 20, large: 256 << 20, decoders: 4, answers: 256 << 20,
+		heldBytes: 64 << 20, large: 256 << 20, decoders: 1, answers: 256 << 20,
 	}
 }
 
@@ -355,6 +357,10 @@ func (s *session[S]) pull(row row[S], f *Frame) {
 	p := s.pulls.try()
 	if p != placeFull && p != placeBusy {
 		s.pulls.run(task{place: p, after: s.lane.last, held: held, serve: s.serving(row, f)})
+		// Nothing bounds how many pulls look for messages before they are held. So
+		// each does before the next is read, or requests of others would queue
+		// behind thousands.
+		runtime.Gosched()
 		return
 	}
 	if held != nil {

@@ -1,6 +1,10 @@
 package remoting
 
-import "strings"
+import (
+	"runtime"
+	"slices"
+	"strings"
+)
 
 // kind is what a value of a body is.
 type kind byte
@@ -27,6 +31,10 @@ type Value struct {
 // gigabytes.
 const maxValues = 1 << 19
 
+// yieldValues is after how many values of a body others may run: whoever sends
+// large ones must not hold a processor for long.
+const yieldValues = 1 << 10
+
 // ParseBody reads a JSON body. An empty one is null.
 func ParseBody(b []byte) (Value, error) {
 	r := bodyReader{scanner: scanner{s: string(b)}, own: len(b) > smallFrame}
@@ -50,6 +58,9 @@ func (r *bodyReader) value() (v Value, err error) {
 	if r.count++; r.count > maxValues {
 		return v, r.fail("too many values")
 	}
+	if r.count%yieldValues == 0 {
+		runtime.Gosched()
+	}
 	switch r.peek() {
 	case '"', '\'':
 		v.kind = kindText
@@ -58,7 +69,7 @@ func (r *bodyReader) value() (v Value, err error) {
 		v.kind = kindList
 		err = r.each('[', ']', func() error {
 			item, err := r.value()
-			v.items = append(v.items, item)
+			v.add(item)
 			return err
 		})
 	case '{':
@@ -72,7 +83,7 @@ func (r *bodyReader) value() (v Value, err error) {
 				return r.fail("no colon behind a name")
 			}
 			value, err := r.value()
-			v.items = append(v.items, name, value)
+			v.add(name, value)
 			return err
 		})
 	default:
@@ -85,6 +96,15 @@ func (r *bodyReader) value() (v Value, err error) {
 		v.text = strings.Clone(v.text)
 	}
 	return v, err
+}
+
+// add adds items. A list that grows doubles: what it leaves behind is then no
+// more than what it has, however many items there are.
+func (v *Value) add(items ...Value) {
+	if len(v.items)+len(items) > cap(v.items) {
+		v.items = slices.Grow(v.items, max(len(items), len(v.items)))
+	}
+	v.items = append(v.items, items...)
 }
 
 // Get returns the member of an object with a name, in the given case or any
