@@ -3,15 +3,21 @@ package remoting
 import (
 	"context"
 	"sync"
+	"time"
 )
 
-// idleWorkers is how many workers of a server may wait for something to do.
-const idleWorkers = 256
+const (
+	// idleWorkers is how many workers of a server may wait for something to do.
+	idleWorkers = 128
+	// workerRest is how long one waits before it ends: long enough that a server
+	// that has something to do keeps those that it needs.
+	workerRest = 100 * time.Millisecond
+)
 
 // workers run tasks side by side; none waits for another. A worker is used
 // again: its stack has grown to what requests need, which that of a goroutine
-// for each request would do anew each time. Those that are too many to wait
-// end.
+// for each request would do anew each time. Those that are too many to wait, or
+// have waited for a while, end.
 type workers struct {
 	work  chan task     // to one that waits
 	idle  chan struct{} // a place for each that waits
@@ -34,6 +40,8 @@ func (w *workers) run(t task) {
 }
 
 func (w *workers) loop(t task) {
+	rest := time.NewTimer(workerRest)
+	defer rest.Stop()
 	for {
 		t.run()
 		t = task{} // what it held is nobody's any more
@@ -42,8 +50,12 @@ func (w *workers) loop(t task) {
 		default:
 			return
 		}
+		rest.Reset(workerRest)
 		select {
 		case t = <-w.work:
+		case <-rest.C:
+			<-w.idle
+			return
 		case <-w.quit:
 			return
 		}
