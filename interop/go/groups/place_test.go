@@ -52,8 +52,9 @@ func TestWhereOfficialConsumersStart(t *testing.T) {
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			in := newInbox()
-			push(t, c, s.name, "T", everything, in.official("a", nil), s.where...)
-			// What comes last is behind everything that comes at all, in each queue.
+			// One handler at a time: what comes last in each queue is behind everything
+			// that comes at all.
+			push(t, c, s.name, "T", everything, in.official("a", nil), append(s.where, consumer.WithConsumeGoroutineNums(1))...)
 			waitGroup(t, c, s.name, "both queues pulled", func(st pocketmq.GroupStatus) bool {
 				return len(st.Members) == 1 && len(st.Members[0].Assigned) == 2
 			})
