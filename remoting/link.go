@@ -67,6 +67,7 @@ type link struct {
 	cause   error         // why it is over; nil: this side wanted it
 	ended   time.Duration // when, since begun
 	last    bool          // the link ends once out is written
+	deaf    bool          // the other side takes nothing more: nothing is written
 	out     []byte        // frames that wait to be written
 	writing int           // bytes that are being written
 	since   time.Time     // when that began
@@ -119,7 +120,11 @@ func (l *link) read(s service) error {
 			return err
 		}
 	}
-	l.loops.Go(func() { l.end(l.write()) })
+	l.loops.Go(func() {
+		if err := l.write(); !l.unheard(err) {
+			l.end(err)
+		}
+	})
 	for {
 		f, taken, err := l.next(s.charge)
 		if err != nil {
@@ -134,6 +139,26 @@ func (l *link) read(s service) error {
 		}
 		s.request(f, taken)
 	}
+}
+
+// unheard goes on without writing, after a write that failed because the other
+// side has closed the connection: what it had said before that still lies here to
+// be read, and a server does what was asked of it. The reading goroutine finds the
+// end behind that. It is false for a link that has to end now: that of a client,
+// which asks and needs answers, and one whose other side is only slow.
+func (l *link) unheard(cause error) bool {
+	if l.backlog == nil || cause == nil || errors.Is(cause, os.ErrDeadlineExceeded) {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deaf, l.out = true, nil
+	if l.room != nil {
+		close(l.room)
+		l.room = nil
+	}
+	l.countLocked()
+	return true
 }
 
 // wait returns when the goroutines have ended, after end.
@@ -308,7 +333,7 @@ func (l *link) rearm() bool {
 func (l *link) send(ctx context.Context, f *Frame) error {
 	size := f.size()
 	l.mu.Lock()
-	for !l.over && !l.last && len(l.out) > maxPending {
+	for !l.over && !l.last && !l.deaf && len(l.out) > maxPending {
 		if l.blocked+size > maxBlocked {
 			l.mu.Unlock()
 			l.end(errNotRead)
@@ -358,7 +383,7 @@ func (l *link) trySend(f *Frame) error {
 // addLocked adds a frame of about a size, and unlocks.
 func (l *link) addLocked(f *Frame, size int) (err error) {
 	switch {
-	case l.over || l.last:
+	case l.over || l.last || l.deaf:
 		err = errLinkEnded
 	case l.node != "" && !f.Response():
 		f.Ext = append(f.Ext, Field{fieldNode, l.node})

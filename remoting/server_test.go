@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -299,4 +300,56 @@ func TestWhatAClientSaysLastIsDone(t *testing.T) {
 		assert.EqualValues(t, 20, sent.Load())
 		require.NoError(t, lis.Close())
 	})
+}
+
+// TestWhatLiesUnreadWhenAClientClosesIsDone: over TCP, where the answers that the
+// client has not read make of its close a reset, and of the next answer an error.
+func TestWhatLiesUnreadWhenAClientClosesIsDone(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems may throw away at a reset what was not read")
+	}
+	const n = 40 // with their bodies more than is read ahead, and less than what lies in a socket
+	served, gate := make(chan int, n), make(chan struct{})
+	count := 0
+	b := &fakeBroker{
+		send: func(context.Context, *protocol.SendMessageRequest) (*protocol.SendMessageResponse, error) {
+			count++ // one at a time
+			served <- count
+			if count == 2 {
+				<-gate
+			}
+			return &protocol.SendMessageResponse{}, nil
+		},
+	}
+	b.r = &recorder{}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	lim := defaultLimits()
+	lim.connServed = 1
+	lis := serve(ln, ln.Addr().String(), site{broker: "broker-a"}, brokerRows(), b.Connect, newSecurity(Options{}), lim)
+	defer func() { assert.NoError(t, lis.Close()) }()
+	conn, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	var all []byte
+	for _, f := range manyOf(sendMessage().request(&protocol.SendMessageRequest{Topic: "T", Body: make([]byte, 900)}), n) {
+		all, err = f.Append(all)
+		require.NoError(t, err)
+	}
+	_, err = conn.Write(all)
+	require.NoError(t, err)
+	late := time.After(20 * time.Second)
+	for want := 1; want <= n; want++ {
+		if want == 3 { // the answer to the first one has arrived, and is not read
+			_, err := conn.(*net.TCPConn).Read(make([]byte, 1))
+			require.NoError(t, err)
+			require.NoError(t, conn.Close())
+			close(gate)
+		}
+		select {
+		case got := <-served:
+			require.Equal(t, want, got)
+		case <-late:
+			require.FailNow(t, "requests that were not served", "%d of %d", n-want+1, n)
+		}
+	}
 }
