@@ -175,7 +175,7 @@ func await(ctx context.Context, l *link, answer chan *Frame) (*Frame, error) {
 
 // whyEnded says why the connection is over, for an error.
 func (c *client) whyEnded() string {
-	cause, after := c.link.why()
+	after, cause := c.link.why()
 	if cause == nil { // this side wanted it
 		return ""
 	}

@@ -184,10 +184,10 @@ func (l *link) end(cause error) {
 }
 
 // why is the cause of the end, and after which time that came.
-func (l *link) why() (cause error, after time.Duration) {
+func (l *link) why() (after time.Duration, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.cause, l.ended
+	return l.ended, l.cause
 }
 
 // finish is end, but what was sent before is written first, as far as that is

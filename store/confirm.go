@@ -21,8 +21,9 @@ import (
 
 // confirming serialises the dispatchers.
 type confirming struct {
-	mu     sync.Mutex // held during a dispatch; guards hashes
+	mu     sync.Mutex // held during a dispatch; guards what follows
 	hashes []uint32
+	ended  bool // the store ends
 }
 
 // confirmBytes is how much of the log is dispatched at a time.
@@ -41,7 +42,7 @@ func (s *Store) SetConfirmed(position int64) error {
 	}
 	s.confirm.mu.Lock()
 	defer s.confirm.mu.Unlock()
-	if s.closed.Load() {
+	if s.confirm.ended {
 		return ErrClosed
 	}
 	position = min(position, s.log.written.Load())

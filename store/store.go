@@ -343,6 +343,7 @@ func (s *Store) endAppends(sync bool) {
 	}
 	s.background.Wait()
 	s.confirm.mu.Lock() // a dispatch under way is the last
+	s.confirm.ended = true
 	s.confirm.mu.Unlock()
 	s.janitor.end()
 	s.flusher.last = sync

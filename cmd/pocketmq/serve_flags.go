@@ -154,7 +154,7 @@ func (s *settings) check() error {
 func (s *settings) cluster(log *slog.Logger) pocketmq.ClusterConfig {
 	cfg := pocketmq.ClusterConfig{
 		Topics: s.topics, Dir: s.dir, Logger: log, Timings: pocketmq.Timings{DelayLevels: s.levels},
-		Transport: advertised{pocketmq.TCP("127.0.0.1"), s.advertise},
+		Transport: throughLoopback{pocketmq.TCP("127.0.0.1")},
 	}
 	for _, addr := range s.nameServers {
 		cfg.NameServerAddrs = append(cfg.NameServerAddrs, addr.String())
@@ -163,6 +163,9 @@ func (s *settings) cluster(log *slog.Logger) pocketmq.ClusterConfig {
 		group := pocketmq.BrokerGroup{Name: g.name}
 		if g.addr.IsValid() {
 			group.Addrs = []string{g.addr.String()}
+		}
+		if s.advertise.IsValid() {
+			group.Config.AdvertiseAddr = s.advertise.String()
 		}
 		cfg.Groups = append(cfg.Groups, group)
 	}
@@ -178,24 +181,13 @@ func (s *settings) told(addr string) string {
 	return netip.AddrPortFrom(s.advertise, at.Port()).String()
 }
 
-// advertised is a Transport whose brokers tell another host than that on which
-// they listen.
-type advertised struct {
-	pocketmq.Transport
-	host netip.Addr // invalid: the same
-}
-
-// ListenBroker implements Transport.
-func (a advertised) ListenBroker(ctx context.Context, l protocol.Listen, b protocol.Broker) (protocol.Listener, error) {
-	if a.host.IsValid() {
-		l.Advertise = netip.AddrPortFrom(a.host, 0).String()
-	}
-	return a.Transport.ListenBroker(ctx, l, b)
-}
+// throughLoopback is a Transport whose name servers are dialled over loopback
+// when they listen on every interface.
+type throughLoopback struct{ pocketmq.Transport }
 
 // ListenNameServer implements Transport. Those who dial the address that it
 // gives away are the brokers of this process: they need no way around.
-func (a advertised) ListenNameServer(ctx context.Context, l protocol.Listen, s protocol.NameServer) (protocol.Listener, error) {
+func (t throughLoopback) ListenNameServer(ctx context.Context, l protocol.Listen, s protocol.NameServer) (protocol.Listener, error) {
 	if at, err := netip.ParseAddrPort(l.Addr); err == nil && at.Addr().IsUnspecified() {
 		loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 		if at.Addr().Is6() {
@@ -203,7 +195,7 @@ func (a advertised) ListenNameServer(ctx context.Context, l protocol.Listen, s p
 		}
 		l.Advertise = netip.AddrPortFrom(loopback, 0).String()
 	}
-	return a.Transport.ListenNameServer(ctx, l, s)
+	return t.Transport.ListenNameServer(ctx, l, s)
 }
 
 // parseGroup reads NAME[:SLAVES][@ADDR[,ADDR...]], of which one master is left
