@@ -71,13 +71,17 @@ func footprintNow(t testing.TB) footprint {
 }
 
 // assertNothingLeft compares with the footprint before. Goroutines that have
-// been joined get a second to end.
+// been joined get a second to end, and files that a broker saves its state to, to
+// be closed.
 func assertNothingLeft(t testing.TB, before footprint, what string) {
 	t.Helper()
-	for end := time.Now().Add(time.Second); runtime.NumGoroutine() > before.goroutines && time.Now().Before(end); {
+	now := footprintNow(t)
+	for end := time.Now().Add(time.Second); time.Now().Before(end); now = footprintNow(t) {
+		if now.goroutines <= before.goroutines && slices.Equal(now.files, before.files) && slices.Equal(now.temps, before.temps) {
+			break
+		}
 		runtime.Gosched()
 	}
-	now := footprintNow(t)
 	assert.Equal(t, before.files, now.files, "%s: open files", what)
 	assert.Equal(t, before.temps, now.temps, "%s: temporary files", what)
 	if now.goroutines > before.goroutines {
