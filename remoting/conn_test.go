@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -371,6 +372,52 @@ func TestUnknownCodesAreAnsweredSo(t *testing.T) {
 		assert.Equal(t, &Frame{Code: 3, Flag: FlagResponse, Opaque: -5, Serialize: Binary, Language: LanguageGo, Version: Version, Remark: " request type 4711 not supported"}, f,
 			"the first two are not answered")
 		require.NoError(t, conn.Close())
+		p.close(t)
+	})
+}
+
+// What many callers send, or are answered, at a time is more than may wait on
+// the connection: they take turns.
+func TestManyLargeMessagesAtATimeDoNotCutAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers, size = 40, 2 << 20
+		record := make([]byte, size)
+		record[1] = size >> 16
+		all := make(chan struct{})
+		var pulls atomic.Int64
+		p := newPair(t, &fakeBroker{
+			send: func(_ context.Context, q *protocol.SendMessageRequest) (*protocol.SendMessageResponse, error) {
+				return &protocol.SendMessageResponse{QueueOffset: int64(len(q.Body))}, nil
+			},
+			pull: func(context.Context, *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
+				if pulls.Add(1) == callers {
+					close(all)
+				}
+				<-all // they are answered together
+				return &protocol.PullMessageResponse{Records: [][]byte{record}}, nil
+			},
+		}, nil)
+		body := make([]byte, size)
+		var sending sync.WaitGroup
+		for range callers {
+			sending.Go(func() {
+				r, err := p.conn.SendMessage(t.Context(), &protocol.SendMessageRequest{Topic: "T", Body: body})
+				if assert.NoError(t, err) {
+					assert.EqualValues(t, size, r.QueueOffset)
+				}
+			})
+		}
+		sending.Wait()
+		for range callers {
+			sending.Go(func() {
+				r, err := p.conn.PullMessage(t.Context(), &protocol.PullMessageRequest{Group: "G", Topic: "T"})
+				if assert.NoError(t, err) {
+					assert.Len(t, r.Records, 1)
+				}
+			})
+		}
+		sending.Wait()
+		require.True(t, p.conn.(brokerClient).Alive())
 		p.close(t)
 	})
 }

@@ -24,9 +24,6 @@ const (
 	// maxPending is how many bytes may wait to be written before whoever adds
 	// more has to wait.
 	maxPending = 1 << 20
-	// maxBlocked is how many bytes may wait for that. A side that lets so much
-	// come and reads none of it is cut off.
-	maxBlocked = 64 << 20
 	// readBuffer is what is read ahead, firstBuffer until a whole frame has come.
 	readBuffer  = 16 << 10
 	firstBuffer = 1 << 10
@@ -334,11 +331,6 @@ func (l *link) send(ctx context.Context, f *Frame) error {
 	size := f.size()
 	l.mu.Lock()
 	for !l.over && !l.last && !l.deaf && len(l.out) > maxPending {
-		if l.blocked+size > maxBlocked {
-			l.mu.Unlock()
-			l.end(errNotRead)
-			return errLinkEnded
-		}
 		if l.room == nil {
 			l.room = make(chan struct{})
 		}

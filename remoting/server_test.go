@@ -148,7 +148,7 @@ func TestAClientThatNeverReadsIsCutOff(t *testing.T) {
 		record[1] = 0x20
 		lis, raw := limited(t, &fakeBroker{pull: func(context.Context, *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
 			return &protocol.PullMessageResponse{Records: [][]byte{record}}, nil
-		}}, func(*limits) {})
+		}}, func(l *limits) { l.answers = 64 << 20 })
 		conn := raw()
 		write(t, conn, manyOf(pullMessage().request(&protocol.PullMessageRequest{Group: "G", Topic: "T"}), 100)...)
 		synctest.Wait()

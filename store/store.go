@@ -178,6 +178,9 @@ func (s *Store) startAppends() error {
 	if err := s.resumeOffsets(); err != nil {
 		return err
 	}
+	if s.cfg.Throwaway { // nothing tells whether a topic was dropped in the last file
+		s.dropped.Store(max(last, s.dropped.Load()))
+	}
 	s.mu.next = last + 1
 	s.refuseLocked()
 	s.log.frozen = s.damage != nil

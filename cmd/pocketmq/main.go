@@ -55,11 +55,23 @@ func main() {
 }
 
 // untilSignal returns a context that ends with the first SIGINT or SIGTERM. The
-// second one ends the process, as does the first after stop.
+// second one ends the process, as does the first after stop. Whoever sees the end of
+// the context can rely on that: signals are let go before it. stop waits for the
+// goroutine that does so.
 func untilSignal() (ctx context.Context, stop func()) {
-	ctx, stop = signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
+	ctx, cancel := context.WithCancel(context.Background())
+	signals, over := make(chan os.Signal, 1), make(chan struct{}) // 1: none is lost before it is looked at
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		defer close(over)
+		select {
+		case <-signals:
+		case <-ctx.Done():
+		}
+		signal.Stop(signals)
+		cancel()
+	}()
+	return ctx, func() { cancel(); <-over }
 }
 
 func isTerminal(f *os.File) bool {
