@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 )
 
@@ -112,40 +111,4 @@ func borrowToChange(cfg Config) (syncer, func() error, error) {
 		return syncer{}, nil, err
 	}
 	return disk, func() error { return unlockFile(lock) }, nil
-}
-
-// lower lowers what commitlog/synced says: both its slots, since the one that is
-// not overwritten would count if the other were damaged.
-func (m *syncedMark) lower(position int64) error {
-	if !m.whole || m.position.Load() <= position {
-		return nil
-	}
-	if position < 1 {
-		err := m.disk.remove(m.path)
-		return errors.Join(err, m.disk.dir(filepath.Dir(m.path)))
-	}
-	for range 2 {
-		if err := m.overwrite(position); err != nil {
-			return err
-		}
-		m.sequence++
-	}
-	m.position.Store(position)
-	return nil
-}
-
-// cutFile cuts a log file behind a position that it holds.
-func cutFile(disk syncer, path string, size int64) error {
-	f, err := disk.open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	err = disk.truncate(f, size)
-	if err == nil {
-		err = disk.file(f)
-	}
-	return errors.Join(err, f.Close())
 }

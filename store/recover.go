@@ -480,19 +480,22 @@ func (c *commitLog) cutTorn(r *recovery, keep int) error {
 		}
 	}
 	if b := r.bad; b.file < keep {
-		f, err := c.disk.open(r.files[b.file].path)
-		if err != nil {
-			return err
-		}
-		err = c.disk.truncate(f, b.offset)
-		if err == nil {
-			err = c.disk.file(f)
-		}
-		if err := errors.Join(err, f.Close()); err != nil {
-			return err
-		}
+		return cutFile(c.disk, r.files[b.file].path, b.offset)
 	}
 	return nil
+}
+
+// cutFile cuts a log file to a size, and makes that durable.
+func cutFile(disk syncer, path string, size int64) error {
+	f, err := disk.open(path)
+	if err != nil {
+		return err
+	}
+	err = disk.truncate(f, size)
+	if err == nil {
+		err = disk.file(f)
+	}
+	return errors.Join(err, f.Close())
 }
 
 // settle makes the part of the log that is not proven to be synced durable. It

@@ -135,3 +135,23 @@ func (s *Store) markSynced() {
 		s.cfg.Logger.Warn("store: cannot write what is synced; this is tried again later", "file", s.mark.path, "err", err)
 	}
 }
+
+// lower lowers what commitlog/synced says: both its slots, since the one that is
+// not overwritten would count if the other were damaged.
+func (m *syncedMark) lower(position int64) error {
+	if !m.whole || m.position.Load() <= position {
+		return nil
+	}
+	if position < 1 {
+		err := m.disk.remove(m.path)
+		return errors.Join(err, m.disk.dir(filepath.Dir(m.path)))
+	}
+	for range 2 {
+		if err := m.overwrite(position); err != nil {
+			return err
+		}
+		m.sequence++
+	}
+	m.position.Store(position)
+	return nil
+}
