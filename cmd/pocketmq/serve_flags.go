@@ -139,6 +139,16 @@ func (s *settings) check() error {
 		if l.addr.Addr().IsUnspecified() && !s.advertise.IsValid() {
 			return fmt.Errorf("%s listens on every interface: say with -advertise HOST where clients find it", l.flag)
 		}
+		if err := s.reachable(l.flag, l.addr.Addr()); err != nil {
+			return err
+		}
+	}
+	for _, g := range s.groups {
+		if !g.addr.IsValid() {
+			if err := s.reachable("-group "+g.name, loopback); err != nil {
+				return err
+			}
+		}
 	}
 	for _, topic := range slices.Sorted(maps.Keys(s.topics)) {
 		for _, g := range s.groups {
@@ -148,6 +158,15 @@ func (s *settings) check() error {
 		}
 	}
 	return nil
+}
+
+// reachable refuses to send clients to a host where what a flag starts does not
+// listen.
+func (s *settings) reachable(what string, at netip.Addr) error {
+	if !s.advertise.IsValid() || at.IsUnspecified() || at == s.advertise {
+		return nil
+	}
+	return fmt.Errorf("%s listens on %v only, where clients that are told -advertise %v don't find it: let it listen on every interface, as -namesrv :9876 or -group NAME@:10911 does", what, at, s.advertise)
 }
 
 // cluster is the config of what the flags ask for.

@@ -283,6 +283,8 @@ func TestServeRefusesWhatCannotWork(t *testing.T) {
 		{"-levels", "0s"},
 		{"-levels", ""},
 		{"-advertise", "0.0.0.0"},
+		{"-advertise", "192.0.2.7"},
+		{"-namesrv", ":0", "-group", "broker-a", "-advertise", "192.0.2.7"},
 		{"-log", "loud"},
 		{"-dir"},
 	} {
