@@ -90,7 +90,7 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 		QueueID:       queueID,
 		QueueOffset:   at.QueueOffset,
 		TransactionID: uniqKey,
-		Region:        defaultRegion,
+		Region:        protocol.DefaultRegion,
 		TraceOn:       true,
 	}
 	if err != nil {
@@ -98,10 +98,6 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 	}
 	return resp, nil
 }
-
-// defaultRegion is what brokers call themselves in replies. Java:
-// MixAll.DEFAULT_TRACE_REGION_ID.
-const defaultRegion = "DefaultRegion"
 
 // sendTopic returns the topic of a send, made after its template if need be. dead
 // tells that it is a dead-letter topic in place of a %RETRY% topic.

@@ -72,6 +72,10 @@ type SendMessageRequest struct {
 	Oneway             bool // no answer is wanted: (nil, nil) as soon as the request has left
 }
 
+// DefaultRegion is what brokers call themselves in the answers to sends. Java:
+// MixAll.DEFAULT_TRACE_REGION_ID.
+const DefaultRegion = "DefaultRegion"
+
 // SendMessageResponse tells where a message lies. A stored message whose
 // flush or replication was not confirmed in time comes as a response together
 // with an *Error of code FlushDiskTimeout, FlushSlaveTimeout or

@@ -18,6 +18,8 @@ import (
 const (
 	versionRegisterBody = 37 // before, the body is the table of topics alone
 	maxRegisterBody     = MaxFrame
+	// maxRegisteredTopics is as many as a name server keeps of all brokers together.
+	maxRegisteredTopics = 1 << 18
 )
 
 // putBroker writes the fields that name a broker.
@@ -146,7 +148,11 @@ func readCompressedTopics(q *protocol.RegisterBrokerRequest, body []byte) error 
 		return err
 	}
 	q.Version = dataVersionOf(version)
-	for n := p.uint32(); n > 0 && p.err == nil; n-- {
+	n := p.uint32()
+	if n > maxRegisteredTopics {
+		return fmt.Errorf("%w: %d topics, at most %d are allowed", errBadHeader, n, maxRegisteredTopics)
+	}
+	for ; n > 0 && p.err == nil; n-- {
 		t, err := topicOf(string(p.text()))
 		if p.err == nil && err != nil {
 			return err

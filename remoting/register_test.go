@@ -62,6 +62,8 @@ func TestCompressedRegistrations(t *testing.T) {
 		_, err := registerBroker().decodeRequest(compressedRegistration(deflate(t, plain)))
 		assert.Error(t, err, "%.40q", plain)
 	}
+	_, err = registerBroker().decodeRequest(compressedRegistration(deflate(t, lengthsBefore("{}", maxRegisteredTopics+1))))
+	assert.ErrorContains(t, err, "262145 topics, at most 262144 are allowed")
 	_, err = registerBroker().decodeRequest(compressedRegistration([]byte("no zlib")))
 	assert.ErrorIs(t, err, errBadHeader)
 	_, err = registerBroker().decodeRequest(compressedRegistration(body[:len(body)-5]))

@@ -37,10 +37,6 @@ const (
 	fieldTraceOn = "TRACE_ON"
 )
 
-// defaultRegion is what brokers call themselves. Java:
-// MixAll.DEFAULT_TRACE_REGION_ID.
-const defaultRegion = "DefaultRegion"
-
 // sendMessage sends one message, or a batch. Java: SendMessageProcessor.
 func sendMessage() *command[protocol.BrokerConn, protocol.SendMessageRequest, protocol.SendMessageResponse] {
 	return &command[protocol.BrokerConn, protocol.SendMessageRequest, protocol.SendMessageResponse]{
@@ -53,7 +49,7 @@ func sendMessage() *command[protocol.BrokerConn, protocol.SendMessageRequest, pr
 		decodeResponse: decodeSent,
 		oneway:         func(q *protocol.SendMessageRequest) bool { return q.Oneway },
 		onFailure: func(f *Frame) {
-			f.put(fieldRegion, defaultRegion)
+			f.put(fieldRegion, protocol.DefaultRegion)
 			f.putBool(fieldTraceOn, true)
 		},
 		body: bodyBytes,
