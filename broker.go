@@ -367,6 +367,9 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 		r.draining.Store(true)
 		r.reg.unregister(ctx)
 		r.sends.wait(ctx)
+		if d, ok := r.listener.(protocol.Drainer); ok {
+			d.Drain(ctx)
+		}
 	}
 	return b.Close()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pocketmq/pocketmq"
+	"github.com/pocketmq/pocketmq/protocol"
 )
 
 func TestCP09_ShutdownWaitsForRunningHandlers(t *testing.T) {
@@ -517,4 +518,22 @@ func TestLK03_EverythingRefusesToWorkAfterClose(t *testing.T) {
 		_, err = c.Transport().DialBroker(ctx, dialTo(addr))
 		assert.ErrorIs(t, err, pocketmq.ErrUnreachable)
 	})
+}
+
+// Answers are still under way on a connection when their handlers have returned.
+func TestAShutdownOfABrokerOverTCPAnswersWhatIsInFlight(t *testing.T) {
+	c := run(t, pocketmq.ClusterConfig{Transport: overTCP(), Topics: map[string]int{"T": 1}})
+	const senders = 32
+	p := producer(t, c, pocketmq.ProducerConfig{Retries: pocketmq.NoRetries})
+	hold := c.Inject(pocketmq.Fault{Code: protocol.CodeSendMessage, Delay: 200 * time.Millisecond})
+	var sending sync.WaitGroup
+	for range senders {
+		sending.Go(func() {
+			_, err := p.Send(t.Context(), text("T", "one"))
+			assert.NotErrorIs(t, err, pocketmq.ErrUnknownOutcome, "stored or refused")
+		})
+	}
+	require.NoError(t, hold.Wait(t.Context(), senders))
+	require.NoError(t, c.Broker("broker-a", 0).Shutdown(t.Context()))
+	sending.Wait()
 }

@@ -60,6 +60,16 @@ type Listener interface {
 	Close() error
 }
 
+// Drainer is a Listener on whose connections answers may still be under way when the
+// server has given them. Others have none.
+type Drainer interface {
+	Listener
+	// Drain ends every session in good order: what was asked before is answered, and
+	// the answers leave. It blocks until that is so, or shortly after ctx ends. Held
+	// pulls end at once. Close follows.
+	Drain(ctx context.Context)
+}
+
 // WildcardAddr is the refusal of a broker that listens on a wildcard address and
 // advertises no other one. It matches ErrInvalidConfig.
 func WildcardAddr(addr netip.AddrPort, node string) error {

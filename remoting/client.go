@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"time"
 
@@ -179,12 +180,12 @@ func (c *client) whyEnded() string {
 	if cause == nil { // this side wanted it
 		return ""
 	}
-	return whyEnded(cause, c.hint(after))
+	return whyEnded(cause, c.hint(after, cause))
 }
 
 // hint is what may be wrong when a server closes soon and without a word.
-func (c *client) hint(after time.Duration) string {
-	if c.link.heard.Load() || after >= time.Second {
+func (c *client) hint(after time.Duration, cause error) string {
+	if c.link.heard.Load() || after >= time.Second || !errors.Is(cause, io.EOF) && !isReset(cause) {
 		return ""
 	}
 	if _, secured := c.link.stream.(*tls.Conn); secured {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pocketmq/pocketmq/protocol"
 )
 
 // Bounds of one connection.
@@ -41,12 +44,13 @@ var errLinkEnded = errors.New("connection over")
 // link is one connection: frames in both directions, each side with ids of its
 // own. Two goroutines serve it, read and write; end ends them, wait joins them.
 type link struct {
-	conn   net.Conn
-	stream net.Conn // conn, or TLS over it; fixed before the first frame
-	idle   time.Duration
-	active atomic.Int64 // when the last whole frame crossed, in ns since begun
-	begun  time.Time
-	heard  atomic.Bool // a whole frame has come
+	conn    net.Conn
+	stream  net.Conn // conn, or TLS over it; fixed before the first frame
+	idle    time.Duration
+	leaving atomic.Bool  // last is set
+	active  atomic.Int64 // when the last whole frame crossed, in ns since begun
+	begun   time.Time
+	heard   atomic.Bool // a whole frame has come
 
 	// Of the reading goroutine.
 	in      *bufio.Reader
@@ -59,21 +63,23 @@ type link struct {
 
 	backlog *backlog // of a server's links; nil: nobody counts
 
-	mu      sync.Mutex // guards what follows; never held during a read or a write
-	over    bool
-	cause   error         // why it is over; nil: this side wanted it
-	ended   time.Duration // when, since begun
-	last    bool          // the link ends once out is written
-	deaf    bool          // the other side takes nothing more: nothing is written
-	out     []byte        // frames that wait to be written
-	writing int           // bytes that are being written
-	since   time.Time     // when that began
-	room    chan struct{} // closed and replaced when out was taken; nil while nobody waits
-	blocked int           // bytes that wait for room
-	charged int           // what backlog counts of all these
-	opaque  int32         // of our last request
-	node    string        // goes out with the next request; "" when it has, or when there is none
-	waiting map[int32]chan *Frame
+	mu         sync.Mutex // guards what follows; never held during a read or a write
+	over       bool
+	cause      error         // why it is over; nil: this side wanted it
+	ended      time.Duration // when, since begun
+	last       bool          // the link ends once out is written
+	goodbye    time.Time     // and by then; set with last
+	deaf       bool          // the other side takes nothing more: nothing is written
+	out        []byte        // frames that wait to be written
+	writing    int           // bytes that are being written
+	since      time.Time     // when that began
+	room       chan struct{} // closed and replaced when out was taken; nil while nobody waits
+	blocked    int           // bytes that wait for room
+	charged    int           // what backlog counts of all these
+	opaque     int32         // of our last request
+	node       string        // goes out with the next request; "" when it has, or when there is none
+	waiting    map[int32]chan *Frame
+	unanswered int // requests that were asked and not answered, awaited or not
 
 	frames  frames
 	answers sync.Pool // of chan *Frame: empty, and nobody has them
@@ -118,7 +124,7 @@ func (l *link) read(s service) error {
 		}
 	}
 	l.loops.Go(func() {
-		if err := l.write(); !l.unheard(err) {
+		if err := l.write(); !l.unheard(err) && !l.linger(err) {
 			l.end(err)
 		}
 	})
@@ -130,6 +136,10 @@ func (l *link) read(s service) error {
 		l.touch()
 		l.heard.Store(true)
 		if f.Response() {
+			if l.backlog != nil && len(f.Body) > maxBodyText { // a server has places for requests, not for answers
+				f.Code, f.Ext, f.Body = int32(protocol.SystemError), nil, nil
+				f.Remark = fmt.Sprintf("the client's answer is larger than the %d bytes that are allowed", maxBodyText)
+			}
 			taken.release()
 			l.answered(f)
 			continue
@@ -156,6 +166,22 @@ func (l *link) unheard(cause error) bool {
 	}
 	l.countLocked()
 	return true
+}
+
+// linger says that nothing follows, and leaves the end of the link to the other
+// side, within the time that finish allows: what is still under way is read. A
+// connection that is closed while something lies unread is reset, and what was sent
+// before and has not arrived is thrown away. It is false for a client when no answer
+// is due, and where a connection cannot be closed in one direction.
+func (l *link) linger(cause error) bool {
+	l.mu.Lock()
+	unanswered, goodbye := l.unanswered, l.goodbye
+	l.mu.Unlock()
+	half, ok := l.conn.(interface{ CloseWrite() error })
+	if cause != nil || goodbye.IsZero() || l.backlog == nil && unanswered <= 0 || !ok {
+		return false
+	}
+	return half.CloseWrite() == nil && l.conn.SetReadDeadline(goodbye) == nil
 }
 
 // wait returns when the goroutines have ended, after end.
@@ -190,10 +216,13 @@ func (l *link) why() (after time.Duration, cause error) {
 // finish is end, but what was sent before is written first, as far as that is
 // possible within the limit.
 func (l *link) finish(limit time.Duration) {
+	l.leaving.Store(true)
 	l.mu.Lock()
 	l.last = true
+	l.goodbye = time.Now().Add(limit)
+	err := l.conn.SetDeadline(l.goodbye) // under mu, as in write and rearm, which come before or know of it
 	l.mu.Unlock()
-	if l.conn.SetWriteDeadline(time.Now().Add(limit)) != nil {
+	if err != nil {
 		l.end(nil)
 	}
 	select {
@@ -316,6 +345,11 @@ func (r idleReader) Read(b []byte) (int, error) {
 func (l *link) rearm() bool {
 	now := time.Now()
 	at := l.begun.Add(time.Duration(l.active.Load()) + l.idle)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.goodbye.IsZero() && l.goodbye.Before(at) {
+		at = l.goodbye
+	}
 	if !now.Before(at) {
 		return false
 	}
@@ -436,12 +470,12 @@ func (l *link) write() error {
 			close(l.room)
 			l.room = nil
 		}
-		l.mu.Unlock()
 		var err error
+		if len(b) > 0 && !last {
+			err = l.conn.SetWriteDeadline(l.since.Add(l.idle))
+		}
+		l.mu.Unlock()
 		if len(b) > 0 {
-			if !last {
-				err = l.conn.SetWriteDeadline(time.Now().Add(l.idle))
-			}
 			if err == nil {
 				_, err = l.stream.Write(b)
 			}
@@ -480,9 +514,14 @@ func (l *link) ask(ctx context.Context, f *Frame) (answer chan *Frame, err error
 	l.opaque++
 	f.Opaque = l.opaque
 	l.waiting[f.Opaque] = answer
+	l.unanswered++
 	l.mu.Unlock()
+	opaque := f.Opaque
 	if err = l.send(ctx, f); err != nil {
-		l.forget(f.Opaque)
+		l.mu.Lock()
+		delete(l.waiting, opaque)
+		l.unanswered--
+		l.mu.Unlock()
 	}
 	return answer, err
 }
@@ -509,6 +548,7 @@ func (l *link) answered(f *Frame) {
 	l.mu.Lock()
 	answer := l.waiting[f.Opaque]
 	delete(l.waiting, f.Opaque)
+	l.unanswered--
 	l.mu.Unlock()
 	if answer != nil {
 		answer <- f

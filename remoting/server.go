@@ -23,6 +23,7 @@ import (
 //	served * piece + large                                      bytes of requests,
 //	held * smallFrame + heldBytes                               bytes of pulls,
 //	decoders * 128 MiB                                          bytes of bodies that are being read,
+//	asks * 16 MiB                                               bytes of what clients have answered,
 //	answers                                                     bytes of answers, and one answer for each place,
 //
 // with 3 * conns + (conns + served) + (conns * ownHeld + held) goroutines, and
@@ -40,13 +41,14 @@ type limits struct {
 	heldBytes  int64 // bytes of pulls that are larger than smallFrame; one more is refused as busy
 	large      int64 // bytes of requests that are larger than a piece
 	decoders   int   // bodies larger than smallFrame, or compressed ones, that are being read at a time
+	asks       int   // questions to clients whose answers are awaited; one more waits
 	answers    int64 // bytes of answers that wait to be written, beyond freeBacklog of each connection; then the slowest reader is cut off
 }
 
 func defaultLimits() limits {
 	return limits{
 		idle: idleLimit, conns: 10_000, connServed: 256, ownServed: 1, served: 4096, connHeld: 8192, ownHeld: 16, held: 32_768,
-		heldBytes: 64 << 20, large: 256 << 20, decoders: 1, answers: 256 << 20,
+		heldBytes: 64 << 20, large: 256 << 20, decoders: 1, asks: 32, answers: 256 << 20,
 	}
 }
 
@@ -72,6 +74,7 @@ type listener[S serverConn] struct {
 	heldBytes *semaphore.Weighted
 	large     *budget
 	decoding  chan struct{} // a place for each large body that is being read
+	asks      chan struct{} // a place for each question to a client whose answer is awaited
 	workers   *workers
 	answers   backlog
 
@@ -92,7 +95,7 @@ func serve[S serverConn](ln net.Listener, addr string, at site, rows []row[S], c
 	l := &listener[S]{
 		addr: addr, at: at, connect: connect, rows: tableOf(rows), secure: secure, limits: lim, net: ln,
 		served: make(chan struct{}, lim.served), held: make(chan struct{}, lim.held), heldBytes: semaphore.NewWeighted(lim.heldBytes),
-		large: newBudget(lim.large), decoding: make(chan struct{}, lim.decoders), workers: newWorkers(idleWorkers),
+		large: newBudget(lim.large), decoding: make(chan struct{}, lim.decoders), asks: make(chan struct{}, lim.asks), workers: newWorkers(idleWorkers),
 		sessions: make(map[*session[S]]struct{}),
 	}
 	l.answers.most, l.answers.cut = lim.answers, l.cutSlowest
@@ -130,6 +133,20 @@ func (l *listener[S]) Close() error {
 	}
 	l.workers.close()
 	return err
+}
+
+// drainLimit bounds how long a session that is drained may take to end.
+const drainLimit = time.Second
+
+// Drain implements protocol.Drainer.
+func (l *listener[S]) Drain(ctx context.Context) {
+	var draining sync.WaitGroup
+	l.mu.Lock()
+	for s := range l.sessions {
+		draining.Go(func() { s.drain(ctx) })
+	}
+	l.mu.Unlock()
+	draining.Wait()
 }
 
 // accept takes connections until Close.
@@ -268,7 +285,7 @@ func (s *session[S]) begin() error {
 		from = remoteOf(s.link.conn)
 	}
 	s.remote = from
-	s.peer = &peer{link: s.link, remote: from.String(), closing: &s.l.closing}
+	s.peer = &peer{link: s.link, remote: from.String(), closing: &s.l.closing, asks: s.l.asks, decoding: s.l.decoding}
 	return nil
 }
 
@@ -291,6 +308,10 @@ func (s *session[S]) charge(size int) (*lease, error) {
 
 // request serves a request, or sees to it.
 func (s *session[S]) request(f *Frame, taken *lease) {
+	if s.link.leaving.Load() { // nobody could be told
+		taken.release()
+		return
+	}
 	if s.peer.language.Load() != int32(f.Language) {
 		s.peer.language.Store(int32(f.Language))
 	}
@@ -373,6 +394,30 @@ func (s *session[S]) pull(row row[S], f *Frame) {
 	}
 }
 
+// drain ends the session once every request that was read, but for pulls, has been
+// answered and the answers have left, or ctx ends.
+func (s *session[S]) drain(ctx context.Context) {
+	if !s.link.heard.Load() {
+		s.link.end(nil)
+	}
+	taken := 0
+	for more := true; more && taken < cap(s.calls.places); {
+		select {
+		case s.calls.places <- struct{}{}: // a request has its place until its answer waits to be written
+			taken++
+		case <-ctx.Done():
+			more = false
+		case <-s.link.ctx.Done():
+			more = false
+		}
+	}
+	s.link.finish(drainLimit)
+	for range taken {
+		<-s.calls.places
+	}
+	<-s.link.ctx.Done()
+}
+
 // end ends the session: the link has ended. What came oneway before is served
 // first, so that a client that says something and leaves is heard.
 func (s *session[S]) end() {
@@ -398,6 +443,8 @@ type peer struct {
 	ours     bool // it knows fields of our own; set before the session begins
 	closing  *atomic.Bool
 	language atomic.Int32 // of the client's last request
+
+	asks, decoding chan struct{} // the listener's
 }
 
 var _ protocol.Peer = (*peer)(nil)
@@ -437,6 +484,12 @@ func (p *peer) GetConsumerRunningInfo(ctx context.Context, q *protocol.GetConsum
 // askPeer carries a request to the client and its answer back. A client that is
 // not there any more is an *Error, as RocketMQ's brokers answer.
 func askPeer[Q, R any](p *peer, ctx context.Context, cmd *command[protocol.Peer, Q, R], q *Q) (*R, error) {
+	select {
+	case p.asks <- struct{}{}:
+		defer func() { <-p.asks }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	f := cmd.request(q)
 	if at, ok := ctx.Deadline(); ok && p.ours {
 		f.putLeft(time.Until(at))
@@ -445,6 +498,10 @@ func askPeer[Q, R any](p *peer, ctx context.Context, cmd *command[protocol.Peer,
 	if err == nil {
 		var got *Frame
 		if got, err = await(ctx, p.link, answer); err == nil {
+			if len(got.Body) > smallFrame {
+				p.decoding <- struct{}{} // whoever has a place is at work and waits for nothing
+				defer func() { <-p.decoding }()
+			}
 			r, err := cmd.read(got)
 			var e *protocol.Error
 			if err != nil && !errors.As(err, &e) {

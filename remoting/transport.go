@@ -180,6 +180,9 @@ func listen[S serverConn](ctx context.Context, t *Transport, at protocol.Listen,
 	if err != nil {
 		return nil, fmt.Errorf("listen for %s on %v: %w", at.Node, bind, err)
 	}
+	t.mu.Lock()
+	delete(t.addrs, at.Node) // what it had before is its own again, or free
+	t.mu.Unlock()
 	bound, ok := ln.Addr().(*net.TCPAddr)
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("listen for %s: the network listens on %v, which is no IP address", at.Node, ln.Addr()), ln.Close())
@@ -244,14 +247,10 @@ func (t *Transport) bindAddr(ctx context.Context, at protocol.Listen) (netip.Add
 		if err != nil {
 			return addr, errAddress("listen address of "+at.Node, at.Addr)
 		}
-		t.mu.Lock()
-		delete(t.addrs, at.Node) // what it had before is free, or somebody else's
-		t.mu.Unlock()
 		return addr, nil
 	}
 	t.mu.Lock()
 	again, ok := t.addrs[at.Node]
-	delete(t.addrs, at.Node)
 	t.mu.Unlock()
 	if ok {
 		return netip.ParseAddrPort(again)
