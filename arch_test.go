@@ -47,6 +47,7 @@ var allowedImports = map[string]map[string]string{
 		"message":           "queues, and the hash of tags",
 		"protocol":          "each command is a method of a service",
 	},
+	"ha":                 {},
 	"internal/deadline":  {},
 	"internal/statefile": {},
 	"internal/pipenet":   {},
@@ -308,7 +309,7 @@ func TestImportsHaveNoCircleAndOrgansNoNeighbours(t *testing.T) {
 	for pkg := range allowedImports {
 		visit(pkg, nil)
 	}
-	for _, leaf := range []string{"message", "protocol", "rebalance", "fault", "filter", "store"} {
+	for _, leaf := range []string{"message", "protocol", "rebalance", "fault", "filter", "store", "ha"} {
 		for to := range allowedImports[leaf] {
 			assert.False(t, to == "." || strings.HasPrefix(to, "internal/"), "%s -> %s: a public leaf stands on its own, so that strategies and transports can be written without the rest", leaf, to)
 		}
