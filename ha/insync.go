@@ -510,6 +510,7 @@ func (s *InSync) shrink(now time.Time) {
 		case f.conn == 0 && now.Sub(f.goneAt) >= s.cfg.MaxGone,
 			f.conn != 0 && f.acked < s.end && now.Sub(f.caughtUp) > s.cfg.MaxLag:
 			leave = append(leave, m)
+			f.near = false // or it would join again at once
 		default:
 			stay = append(stay, m)
 		}
