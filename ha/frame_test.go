@@ -147,7 +147,7 @@ func TestEachReasonIsOneError(t *testing.T) {
 	}
 	assert.Equal(t, reasonOther, reasonOf(assert.AnError))
 	assert.EqualError(t, refusedBy("10.0.0.1:1", goodbye{reason: reasonDiverged}), "ha: 10.0.0.1:1 refuses: the logs have diverged")
-	assert.NoError(t, refusedBy("10.0.0.1:1", goodbye{}))
+	assert.ErrorIs(t, refusedBy("10.0.0.1:1", goodbye{}), ErrStopped)
 	assert.ErrorIs(t, refusedBy("10.0.0.1:1", goodbye{reason: 200}), errOther)
 }
 

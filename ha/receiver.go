@@ -243,9 +243,6 @@ func (f *follower) next(want frameKind, until time.Time) ([]byte, error) {
 	if err == nil {
 		err = refusedBy(f.wire.peer(), g)
 	}
-	if err == nil {
-		err = fmt.Errorf("ha: %s: %w", f.wire.peer(), ErrStopped)
-	}
 	return nil, err
 }
 

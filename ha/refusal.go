@@ -101,10 +101,11 @@ func (e *RefusedError) Error() string {
 
 func (e *RefusedError) Unwrap() error { return e.err }
 
-// refusedBy is the error for a goodbye, nil for none.
+// refusedBy is the error for a goodbye; one without a reason says that the other side
+// stops.
 func refusedBy(peer string, g goodbye) error {
 	if g.reason == reasonNone {
-		return nil
+		g.reason = reasonStopped
 	}
 	text := g.text
 	if text == "" {

@@ -206,9 +206,9 @@ func (w *wire) close(why error) {
 	if _, err := w.conn.Write(appendGoodbye(nil, goodbye{reason: reasonOf(why), text: why.Error()})); err != nil {
 		return
 	}
-	// Closed at once, with something unread, TCP resets, and what was said is lost.
-	half, ok := w.conn.(interface{ CloseWrite() error })
-	if !ok || half.CloseWrite() != nil {
+	// Closed at once, with something unread, TCP resets, and what was said is lost: the
+	// other side closes when it has read it.
+	if half, ok := w.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() != nil {
 		return
 	}
 	rest := make([]byte, 4<<10)
