@@ -181,6 +181,7 @@ var goroutineOwners = map[string]string{
 	"mqtest/transport.go":         "calls beside a case of the suite of transports: they end with what they call, at the latest when the case closes it",
 	"ha/sender.go":                "writing to a slave: the goroutine that serves the connection joins it",
 	"ha/slaves.go":                "the connections of slaves, and the watch over their set: Serve joins them",
+	"ha/wire.go":                  "reading while the last words are written: joined before the connection is closed",
 	"remoting/lane.go":            "requests of a connection: whoever ends the connection joins them",
 	"remoting/link.go":            "reading and writing a connection: whoever ends it joins them",
 	"remoting/server.go":          "accepting connections: Close joins it",

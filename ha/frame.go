@@ -14,8 +14,9 @@ import (
 //	2  u8   version
 //	3  u8   kind
 //	4  u32  size of the body
-//	8  u32  CRC-32C of the 8 bytes before and the body
-//	12      the body
+//	8  u32  CRC-32C of the 8 bytes before: nobody waits for a body of a wrong size
+//	12 u32  CRC-32C of the body
+//	16      the body
 //
 // The slave speaks first:
 //
@@ -34,7 +35,7 @@ import (
 const (
 	frameMagic   = 0x7048
 	frameVersion = 1
-	headerBytes  = 12
+	headerBytes  = 16
 
 	// maxHelloBytes bounds a hello: 64 Ki epochs.
 	maxHelloBytes   = 64<<10*16 + 4096
@@ -134,23 +135,22 @@ type goodbye struct {
 func beginFrame(b []byte, kind frameKind) []byte {
 	b = binary.BigEndian.AppendUint16(b, frameMagic)
 	b = append(b, frameVersion, byte(kind))
-	return append(b, 0, 0, 0, 0, 0, 0, 0, 0)
+	return append(b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 }
 
 // endFrame completes the frame that begins at start.
 func endFrame(b []byte, start int) []byte {
 	f := b[start:]
 	binary.BigEndian.PutUint32(f[4:], uint32(len(f)-headerBytes))
-	binary.BigEndian.PutUint32(f[8:], frameSum(f[:8], f[headerBytes:]))
+	binary.BigEndian.PutUint32(f[8:], crc32.Checksum(f[:8], castagnoli))
+	binary.BigEndian.PutUint32(f[12:], crc32.Checksum(f[headerBytes:], castagnoli))
 	return b
 }
 
-func frameSum(head, body []byte) uint32 {
-	return crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, body)
+// bodyIntact tells whether the body of a frame is what its header says.
+func bodyIntact(frame []byte) bool {
+	return crc32.Checksum(frame[headerBytes:], castagnoli) == binary.BigEndian.Uint32(frame[12:])
 }
-
-// frameChecksum is what a frame says its checksum is.
-func frameChecksum(frame []byte) uint32 { return binary.BigEndian.Uint32(frame[8:]) }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -161,6 +161,9 @@ func parseHeader(h []byte, max func(frameKind) int) (kind frameKind, size int, e
 	}
 	if h[2] != frameVersion {
 		return 0, 0, fmt.Errorf("%w: %d, this side speaks %d", ErrVersion, h[2], frameVersion)
+	}
+	if crc32.Checksum(h[:8], castagnoli) != binary.BigEndian.Uint32(h[8:]) {
+		return 0, 0, fmt.Errorf("%w: the checksum of its header is wrong", ErrBadFrame)
 	}
 	kind = frameKind(h[3])
 	if kind < kindSlaveHello || kind > kindGoodbye {

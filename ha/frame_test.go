@@ -3,6 +3,7 @@ package ha
 import (
 	"bytes"
 	"encoding/binary"
+	"hash/crc32"
 	"math"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ func body(t testing.TB, b []byte, want frameKind) []byte {
 	require.NoError(t, err)
 	require.Equal(t, want, kind)
 	require.Equal(t, len(b)-headerBytes, size)
-	require.Equal(t, frameChecksum(b), frameSum(b[:8], b[headerBytes:]))
+	require.True(t, bodyIntact(b))
 	return b[headerBytes:]
 }
 
@@ -78,7 +79,8 @@ func TestFramesSayWhatWasPutIn(t *testing.T) {
 func TestTheBytesOfAFrame(t *testing.T) {
 	assert.Equal(t, []byte{
 		0x70, 0x48, 1, byte(kindAck), 0, 0, 0, 16,
-		0x19, 0x81, 0x55, 0xfa,
+		0x0c, 0xfe, 0x92, 0xd6,
+		0x77, 0xe7, 0xc8, 0xda,
 		0, 0, 0, 0, 0, 0, 1, 2,
 		0, 0, 0, 0, 0, 0, 0, 3,
 	}, appendAck(nil, ackBody{0x102, 3}))
@@ -88,6 +90,7 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 	header := func(change func([]byte)) error {
 		b := appendAck(nil, ackBody{1, 1})
 		change(b)
+		binary.BigEndian.PutUint32(b[8:], crc32.Checksum(b[:8], castagnoli))
 		_, _, err := parseHeader(b, func(k frameKind) int {
 			if k == kindAck {
 				return ackBytes
@@ -104,6 +107,13 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 	assert.ErrorIs(t, header(func(b []byte) { b[3] = byte(kindData) }), ErrBadFrame, "not due")
 	assert.ErrorIs(t, header(func(b []byte) { binary.BigEndian.PutUint32(b[4:], 17) }), ErrFrameTooLarge)
 	assert.ErrorIs(t, header(func(b []byte) { binary.BigEndian.PutUint32(b[4:], math.MaxUint32) }), ErrFrameTooLarge)
+
+	for bit := range 64 {
+		b := appendAck(nil, ackBody{1, 1})
+		b[bit/8] ^= 1 << (bit % 8)
+		_, _, err := parseHeader(b, anyFrame)
+		require.Error(t, err, "bit %d", bit)
+	}
 
 	data := func(change func([]byte)) error {
 		b := appendData(nil, dataHead{first: 7, epoch: 5, confirmed: 6, end: 20}, [][]byte{[]byte("ab"), []byte("c")})[headerBytes:]
@@ -215,6 +225,7 @@ func FuzzWire(f *testing.F) {
 	f.Add(whole[:20], uint16(1))
 	huge := bytes.Clone(whole)
 	binary.BigEndian.PutUint32(huge[4:], 60<<20)
+	binary.BigEndian.PutUint32(huge[8:], crc32.Checksum(huge[:8], castagnoli))
 	f.Add(huge, uint16(100))
 	f.Fuzz(func(t *testing.T, in []byte, piece uint16) {
 		w := newWire(&scripted{in: in, piece: int(piece)%512 + 1}, DefaultHousekeeping, func(frameKind) int { return 64 << 20 })

@@ -163,7 +163,9 @@ func (n *testNet) pass(way int) {
 		n.mu.Lock()
 	}
 	n.mu.Unlock()
-	time.Sleep(delay)
+	if delay > 0 { // none is no reason to wait for a timer
+		time.Sleep(delay)
+	}
 }
 
 // set changes the rules of the network.

@@ -2,8 +2,11 @@ package ha
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"math"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -381,6 +384,14 @@ func TestALineThatSpoilsBytesLosesNothing(t *testing.T) {
 	})
 }
 
+// tooLarge begins a frame that never ends.
+func tooLarge() []byte {
+	b := beginFrame(nil, kindData)
+	binary.BigEndian.PutUint32(b[4:], math.MaxUint32)
+	binary.BigEndian.PutUint32(b[8:], crc32.Checksum(b[:8], castagnoli))
+	return b
+}
+
 // rawMaster answers one slave by hand.
 func rawMaster(t testing.TB, l net.Listener) *rawPeer {
 	conn, err := l.Accept()
@@ -429,7 +440,7 @@ func TestASlaveBelievesNoMasterThatContradictsItself(t *testing.T) {
 		"an ack":                        {nil, appendAck(nil, ackBody{4, 5}), ErrBadFrame},
 		"goodbye without a reason":      {nil, appendGoodbye(nil, goodbye{}), ErrStopped},
 		"goodbye with one":              {nil, appendGoodbye(nil, goodbye{reason: reasonStopped}), ErrStopped},
-		"a frame larger than agreed to": {nil, append([]byte{0x70, 0x48, 1, byte(kindData), 0x7f, 0xff, 0xff, 0xff}, make([]byte, 4)...), ErrFrameTooLarge},
+		"a frame larger than agreed to": {nil, tooLarge(), ErrFrameTooLarge},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			n := newTestNet(t)

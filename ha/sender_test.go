@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -191,6 +192,7 @@ func TestAMasterClosesConnectionsOfOtherProtocols(t *testing.T) {
 	hello := func(change func([]byte)) []byte {
 		b := appendSlaveHello(nil, helloOf(1))
 		change(b)
+		binary.BigEndian.PutUint32(b[8:], crc32.Checksum(b[:8], castagnoli))
 		return b
 	}
 	for name, c := range map[string]struct {

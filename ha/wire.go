@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -108,7 +109,7 @@ func (w *wire) take() (kind frameKind, body []byte, whole bool, err error) {
 		return 0, nil, false, nil
 	}
 	frame = frame[: headerBytes+size : headerBytes+size]
-	if frameSum(frame[:8], frame[headerBytes:]) != frameChecksum(frame) {
+	if !bodyIntact(frame) {
 		return 0, nil, false, fmt.Errorf("ha: from %s: %w: the checksum of a %v is wrong", w.peer(), ErrBadFrame, kind)
 	}
 	w.r += len(frame)
@@ -203,18 +204,24 @@ func (w *wire) close(why error) {
 	if w.conn.SetDeadline(time.Now().Add(goodbyeTime)) != nil {
 		return
 	}
-	if _, err := w.conn.Write(appendGoodbye(nil, goodbye{reason: reasonOf(why), text: why.Error()})); err != nil {
-		return
-	}
-	// Closed at once, with something unread, TCP resets, and what was said is lost: the
-	// other side closes when it has read it.
-	if half, ok := w.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() != nil {
-		return
-	}
-	rest := make([]byte, 4<<10)
-	for {
-		if _, err := w.conn.Read(rest); err != nil {
-			return
+	// Meanwhile the rest is read: a peer that waits for that would not read what it is
+	// told, and closed with something unread, TCP resets. The other side closes when it
+	// has read it.
+	var rest sync.WaitGroup
+	rest.Go(func() {
+		b := make([]byte, 4<<10)
+		for {
+			if _, err := w.conn.Read(b); err != nil {
+				return
+			}
 		}
+	})
+	_, err := w.conn.Write(appendGoodbye(nil, goodbye{reason: reasonOf(why), text: why.Error()}))
+	if half, ok := w.conn.(interface{ CloseWrite() error }); ok && err == nil {
+		err = half.CloseWrite()
 	}
+	if err != nil {
+		_ = w.conn.Close() // ends the reading
+	}
+	rest.Wait()
 }
