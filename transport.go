@@ -2,6 +2,7 @@ package pocketmq
 
 import (
 	"context"
+	"net"
 	"time"
 
 	"github.com/pocketmq/pocketmq/internal/memnet"
@@ -60,6 +61,18 @@ func (n *MemoryNetwork) DialNameServer(ctx context.Context, d protocol.Dial) (pr
 // DialBroker implements Transport.
 func (n *MemoryNetwork) DialBroker(ctx context.Context, d protocol.Dial) (protocol.BrokerConn, error) {
 	return n.net.DialBroker(ctx, d)
+}
+
+// ListenStream implements Transport. Rules hold for streams, too: what a rule
+// silences is not lost, though, but held by its sender, whose Write waits behind
+// 64 KiB, and arrives after Heal, as TCP would send it again.
+func (n *MemoryNetwork) ListenStream(ctx context.Context, l protocol.Listen) (net.Listener, error) {
+	return n.net.ListenStream(ctx, l)
+}
+
+// DialStream implements Transport.
+func (n *MemoryNetwork) DialStream(ctx context.Context, d protocol.Dial) (net.Conn, error) {
+	return n.net.DialStream(ctx, d)
 }
 
 // Claim implements Transport.

@@ -54,7 +54,7 @@ type transportCase struct {
 // transportCases lists all cases. No two have one name.
 func transportCases() []transportCase {
 	return slices.Concat(
-		dialCases(), methodCases(), callCases(), onewayCases(), sessionCases(), peerCases(), listenCases(), claimCases(),
+		dialCases(), methodCases(), callCases(), onewayCases(), sessionCases(), peerCases(), listenCases(), claimCases(), streamCases(),
 		startCases(), sendCases(), consumeCases(), failureCases(), pollCases(), adminCases(), groupCases(), crashCases(),
 	)
 }

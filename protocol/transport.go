@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 )
@@ -24,6 +25,22 @@ type Transport interface {
 	DialNameServer(ctx context.Context, d Dial) (NameServerConn, error)
 	// DialBroker opens a session; the broker reaches the caller through d.Peer.
 	DialBroker(ctx context.Context, d Dial) (BrokerConn, error)
+	// ListenStream listens for streams of bytes, on which servers of one cluster
+	// talk to each other. l is as for ListenBroker, of which the listener is
+	// independent: a node may have both, each at an address of its own that it gets
+	// again. The listener's Addr is what peers dial. As with package net, its Close
+	// ends what nobody has accepted, and leaves what was accepted to its owner.
+	//
+	// A stream's RemoteAddr says where it comes from; who dialled is for what is
+	// said on it. The dialler speaks first: until it has, a Write of the accepting
+	// side may wait, and so may DialStream itself where TLS asks for an answer.
+	// Errors are those of package net: io.EOF behind the last byte of a side that
+	// has closed, syscall.ECONNRESET or EPIPE where a connection is lost,
+	// net.ErrClosed of one's own Close, os.ErrDeadlineExceeded.
+	ListenStream(ctx context.Context, l Listen) (net.Listener, error)
+	// DialStream opens a stream; d.Node says for whom, d.Peer is not used. A refused
+	// dial is ErrUnreachable.
+	DialStream(ctx context.Context, d Dial) (net.Conn, error)
 	// Claim reserves (group, clientID) among all clients that dial through
 	// this Transport. A pair that is taken is ErrDuplicateClient. release may
 	// be called more than once.

@@ -34,7 +34,7 @@ type Transport struct {
 
 	mu     sync.Mutex // guards what follows
 	claims map[claim]*claim
-	addrs  map[string]string // node -> where it listened before its last Close
+	addrs  map[string]string // node, or streamsOf it -> where it listened before its last Close
 }
 
 var _ protocol.Transport = (*Transport)(nil)
@@ -107,6 +107,15 @@ func (t *Transport) DialBroker(ctx context.Context, d protocol.Dial) (protocol.B
 }
 
 func (t *Transport) dial(ctx context.Context, d protocol.Dial) (*client, error) {
+	conn, err := t.connect(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(conn, d.Addr, d.Node, d.Peer), nil
+}
+
+// connect dials d.Addr, over TLS if the options say so.
+func (t *Transport) connect(ctx context.Context, d protocol.Dial) (net.Conn, error) {
 	if _, _, err := net.SplitHostPort(d.Addr); err != nil {
 		return nil, protocol.Tagged(fmt.Sprintf("%v: address to dial %q: want host:port", protocol.ErrInvalidConfig, d.Addr),
 			protocol.ErrUnreachable, protocol.ErrInvalidConfig)
@@ -125,10 +134,7 @@ func (t *Transport) dial(ctx context.Context, d protocol.Dial) (*client, error) 
 		}
 		return nil, errRefused(d.Addr, err)
 	}
-	if conn, err = t.secure.secure(ctx, conn, d.Addr); err != nil {
-		return nil, err
-	}
-	return newClient(conn, d.Addr, d.Node, d.Peer), nil
+	return t.secure.secure(ctx, conn, d.Addr)
 }
 
 // Claim reserves (group, clientID) until release is called. A pair that is
@@ -154,38 +160,56 @@ func (t *Transport) Claim(group, clientID string) (release func(), err error) {
 // listen serves what connect opens. told says that clients are told the address
 // by others.
 func listen[S serverConn](ctx context.Context, t *Transport, at protocol.Listen, told bool, rows []row[S], connect func(protocol.Session) S) (protocol.Listener, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("listen for %s: %w", at.Node, err)
-	}
-	if err := t.secure.err; err != nil {
-		return nil, fmt.Errorf("listen for %s: %w", at.Node, err)
-	}
-	bind, err := t.bindAddr(ctx, at)
+	b, err := t.listenAt(ctx, at, told, at.Node)
 	if err != nil {
 		return nil, err
+	}
+	group, _, _ := strings.Cut(at.Node, "/")
+	l := serve(b.net, b.told, site{broker: group}, rows, connect, t.secure, defaultLimits())
+	return &remembered[S]{l, t, at.Node, b.bind}, nil
+}
+
+// bound is a listener of the network, with where it listens and what peers dial.
+type bound struct {
+	net        net.Listener
+	bind, told string
+}
+
+// listenAt listens where at says, without it where who is remembered by key has
+// listened before, or on a free port. told is as for listen.
+func (t *Transport) listenAt(ctx context.Context, at protocol.Listen, told bool, key string) (b bound, err error) {
+	if err := ctx.Err(); err != nil {
+		return b, fmt.Errorf("listen for %s: %w", at.Node, err)
+	}
+	if err := t.secure.err; err != nil {
+		return b, fmt.Errorf("listen for %s: %w", at.Node, err)
+	}
+	bind, err := t.bindAddr(ctx, at, key)
+	if err != nil {
+		return b, err
 	}
 	var advertised netip.AddrPort
 	if at.Advertise != "" {
 		if advertised, err = netip.ParseAddrPort(at.Advertise); err != nil {
-			return nil, errAddress("advertised address of "+at.Node, at.Advertise)
+			return b, errAddress("advertised address of "+at.Node, at.Advertise)
 		}
 	}
 	if bind.Addr().IsUnspecified() && !advertised.IsValid() {
 		if told {
-			return nil, protocol.WildcardAddr(bind, at.Node)
+			return b, protocol.WildcardAddr(bind, at.Node)
 		}
 		advertised = netip.AddrPortFrom(protocol.LoopbackOf(bind.Addr()), 0)
 	}
 	ln, err := t.bind(ctx, bind)
 	if err != nil {
-		return nil, fmt.Errorf("listen for %s on %v: %w", at.Node, bind, err)
+		return b, fmt.Errorf("listen for %s on %v: %w", at.Node, bind, err)
 	}
 	t.mu.Lock()
-	delete(t.addrs, at.Node) // what it had before is its own again, or free
+	delete(t.addrs, key) // what it had before is its own again, or free
 	t.mu.Unlock()
 	bound, ok := ln.Addr().(*net.TCPAddr)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("listen for %s: the network listens on %v, which is no IP address", at.Node, ln.Addr()), ln.Close())
+		return b, errors.Join(fmt.Errorf("listen for %s: the network listens on %v, which is no IP address", at.Node, ln.Addr()), ln.Close())
 	}
 	bind = netip.AddrPortFrom(bind.Addr(), uint16(bound.Port))
 	dialled := bind
@@ -195,9 +219,8 @@ func listen[S serverConn](ctx context.Context, t *Transport, at protocol.Listen,
 			dialled = netip.AddrPortFrom(dialled.Addr(), bind.Port())
 		}
 	}
-	group, _, _ := strings.Cut(at.Node, "/")
-	l := serve(ln, dialled.String(), site{broker: group}, rows, connect, t.secure, defaultLimits())
-	return &remembered[S]{l, t, at.Node, bind.String()}, nil
+	b.net, b.bind, b.told = ln, bind.String(), dialled.String()
+	return b, nil
 }
 
 // Ports of servers that ask for none lie below those that systems give to
@@ -232,16 +255,22 @@ type remembered[S serverConn] struct {
 // Close is listener.Close.
 func (r *remembered[S]) Close() error {
 	err := r.listener.Close()
-	if r.node != "" {
-		r.t.mu.Lock()
-		defer r.t.mu.Unlock()
-		r.t.addrs[r.node] = r.bind
-	}
+	r.t.remember(r.node, r.bind)
 	return err
 }
 
+// remember has who listens by that key listen again where it did.
+func (t *Transport) remember(key, bind string) {
+	if key == "" {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.addrs[key] = bind
+}
+
 // bindAddr is where a node is to listen.
-func (t *Transport) bindAddr(ctx context.Context, at protocol.Listen) (netip.AddrPort, error) {
+func (t *Transport) bindAddr(ctx context.Context, at protocol.Listen, key string) (netip.AddrPort, error) {
 	if at.Addr != "" {
 		addr, err := netip.ParseAddrPort(at.Addr)
 		if err != nil {
@@ -250,7 +279,7 @@ func (t *Transport) bindAddr(ctx context.Context, at protocol.Listen) (netip.Add
 		return addr, nil
 	}
 	t.mu.Lock()
-	again, ok := t.addrs[at.Node]
+	again, ok := t.addrs[key]
 	t.mu.Unlock()
 	if ok {
 		return netip.ParseAddrPort(again)

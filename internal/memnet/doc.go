@@ -29,6 +29,15 @@
 // healed, as TCP's retransmission would bring it. [Network.Cut] is different:
 // it resets, so both sides know at once.
 //
+// # Streams
+//
+// A stream is a pair of buffers under the same rules, each of 64 KiB: a writer
+// waits for a slow reader. Here silence loses nothing for good, as TCP sends
+// again what is not acknowledged: what leaves while the link is silent, news of
+// the end included, is held by its sender and arrives after Heal. Where only the
+// way back is silent bytes arrive, but their sender does not learn of it, and
+// waits behind 64 KiB. [Network.Cut] resets: what is under way is lost.
+//
 // # What is not modelled
 //
 // Bandwidth, loss of single packets, and half-open connections after a crash

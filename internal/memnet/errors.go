@@ -18,6 +18,11 @@ func errRefused(server *end) error {
 	return protocol.Tagged(fmt.Sprintf("%v: connection refused", server), protocol.ErrUnreachable)
 }
 
+// errOther is a dial to a server of another kind.
+func errOther(server *end, l *listener) error {
+	return protocol.Tagged(fmt.Sprintf("%v: a %s listens there", server, l.kind()), protocol.ErrUnreachable)
+}
+
 // errDialEnded is a dial whose ctx ended before anybody answered.
 func errDialEnded(server *end, waited time.Duration, cause error) error {
 	return protocol.Tagged(fmt.Sprintf("%v: no connection within %v: %v", server, waited.Round(time.Millisecond), cause),

@@ -17,7 +17,8 @@ type listener struct {
 	addr   string     // what peers dial
 	bound  []string   // its keys in Network.listeners: addr, and Listen.Addr where that is another
 	broker protocol.Broker
-	names  protocol.NameServer // exactly one of the two is set
+	names  protocol.NameServer
+	queue  *acceptQueue // of streams; exactly one of the three is set
 
 	sessions map[*session]struct{} // those with a handler running or to come. Guarded by Network.mu
 }
@@ -25,14 +26,17 @@ type listener struct {
 var _ protocol.Listener = (*listener)(nil)
 
 func (l *listener) kind() string {
-	if l.broker != nil {
+	switch {
+	case l.broker != nil:
 		return "broker"
+	case l.names != nil:
+		return "name server"
 	}
-	return "name server"
+	return "server of streams"
 }
 
 // listen publishes l, of which the service is set.
-func (n *Network) listen(ctx context.Context, at protocol.Listen, port uint16, l *listener) (protocol.Listener, error) {
+func (n *Network) listen(ctx context.Context, at protocol.Listen, port uint16, l *listener) (*listener, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("listen for %s: %w", at.Node, err)
 	}
@@ -43,7 +47,7 @@ func (n *Network) listen(ctx context.Context, at protocol.Listen, port uint16, l
 			return nil, errAddress("listen address of "+at.Node, at.Addr)
 		}
 		if addr.Addr().IsUnspecified() && at.Advertise == "" {
-			if l.broker != nil {
+			if l.names == nil {
 				return nil, protocol.WildcardAddr(addr, at.Node)
 			}
 			advertised = netip.AddrPortFrom(protocol.LoopbackOf(addr.Addr()), 0)
@@ -143,12 +147,7 @@ func (l *listener) Addr() string { return l.addr }
 func (l *listener) Close() error {
 	n := l.net
 	n.mu.Lock()
-	for _, a := range l.bound {
-		if n.listeners[a] == l {
-			delete(n.listeners, a)
-		}
-	}
-	l.node.unlisten(l)
+	l.withdrawLocked()
 	open := make([]*session, 0, len(l.sessions))
 	var ends []ending
 	for s := range l.sessions {
@@ -162,4 +161,14 @@ func (l *listener) Close() error {
 		<-s.drained
 	}
 	return nil
+}
+
+// withdrawLocked takes l out of the network: it is dialled no more.
+func (l *listener) withdrawLocked() {
+	for _, a := range l.bound {
+		if l.net.listeners[a] == l {
+			delete(l.net.listeners, a)
+		}
+	}
+	l.node.unlisten(l)
 }

@@ -55,14 +55,22 @@ func New() *Network {
 // that is not advertised as another one is dialled as the loopback's. An address that somebody serves is refused by name, a
 // malformed one with protocol.ErrInvalidConfig. It does not block.
 func (n *Network) ListenNameServer(ctx context.Context, l protocol.Listen, s protocol.NameServer) (protocol.Listener, error) {
-	return n.listen(ctx, l, nameServerPort, &listener{names: s})
+	return served(n.listen(ctx, l, nameServerPort, &listener{names: s}))
 }
 
 // ListenBroker is ListenNameServer for a broker; the port is 10911, and a
 // wildcard address that is not advertised as another one is refused with
 // protocol.ErrInvalidConfig: clients are told where brokers are.
 func (n *Network) ListenBroker(ctx context.Context, l protocol.Listen, s protocol.Broker) (protocol.Listener, error) {
-	return n.listen(ctx, l, brokerPort, &listener{broker: s})
+	return served(n.listen(ctx, l, brokerPort, &listener{broker: s}))
+}
+
+// served keeps a nil *listener from becoming a Listener.
+func served(l *listener, err error) (protocol.Listener, error) {
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // DialNameServer opens a session with the name server at d.Addr. Without
@@ -120,19 +128,38 @@ func (n *Network) Claim(group, clientID string) (release func(), err error) {
 // dial opens a session. service picks the Connect that fits, nil for a server
 // of the other kind.
 func dial[C server](n *Network, ctx context.Context, d protocol.Dial, service func(*listener) func(protocol.Session) C) (conn[C], error) {
-	none := conn[C]{}
+	var srv C
+	s, err := n.reach(ctx, d, false, func(s *session, lis *listener) error {
+		connect := service(lis)
+		if connect == nil {
+			return errOther(&s.server, lis)
+		}
+		var accepted bool
+		if srv, accepted = accept(s, connect); !accepted {
+			return errRefused(&s.server)
+		}
+		return nil
+	})
+	if err != nil {
+		return conn[C]{}, err
+	}
+	return conn[C]{s: s, srv: srv}, nil
+}
+
+// reach opens a session with who listens at d.Addr, for which welcome takes it.
+func (n *Network) reach(ctx context.Context, d protocol.Dial, stream bool, welcome func(*session, *listener) error) (*session, error) {
 	addr, err := netip.ParseAddrPort(d.Addr)
 	if err != nil {
-		return none, protocol.Tagged(errAddress("address to dial", d.Addr).Error(), protocol.ErrUnreachable, protocol.ErrInvalidConfig)
+		return nil, protocol.Tagged(errAddress("address to dial", d.Addr).Error(), protocol.ErrUnreachable, protocol.ErrInvalidConfig)
 	}
 	start := time.Now()
-	s, l := n.open(d, addr.String())
-	fail := func(err error) (conn[C], error) {
+	s, l := n.open(d, addr.String(), stream)
+	fail := func(err error) (*session, error) {
 		n.hangUp(s, true, true)
 		if isContextError(err) {
-			return none, errDialEnded(&s.server, time.Since(start), err)
+			return nil, errDialEnded(&s.server, time.Since(start), err)
 		}
-		return none, err
+		return nil, err
 	}
 	if l.cut {
 		return fail(errRefused(&s.server))
@@ -144,29 +171,22 @@ func dial[C server](n *Network, ctx context.Context, d protocol.Dial, service fu
 	if err := s.travel(ctx, l.silentTo || l.silentBack, l.delayTo); err != nil {
 		return fail(s.dialError(err))
 	}
+	var refusal error
 	lis := n.arrive(s)
-	var connect func(protocol.Session) C
 	if lis != nil {
-		connect = service(lis)
-	}
-	var srv C
-	accepted := false
-	if connect != nil {
-		srv, accepted = accept(s, connect)
+		refusal = welcome(s, lis)
 	}
 	l = s.rules()
 	if err := s.travel(ctx, l.silentTo || l.silentBack, l.delayBack); err != nil {
 		return fail(s.dialError(err))
 	}
-	switch {
-	case lis != nil && connect == nil:
-		return fail(protocol.Tagged(fmt.Sprintf("%v: a %s listens there", &s.server, lis.kind()), protocol.ErrUnreachable))
-	case !accepted:
-		return fail(errRefused(&s.server))
-	case s.dead.Load():
-		return fail(errRefused(&s.server))
+	if refusal == nil && (lis == nil || s.dead.Load()) {
+		refusal = errRefused(&s.server)
 	}
-	return conn[C]{s: s, srv: srv}, nil
+	if refusal != nil {
+		return fail(refusal)
+	}
+	return s, nil
 }
 
 // accept makes the server's side of s. It is false when the server went away
@@ -186,7 +206,7 @@ func accept[C server](s *session, connect func(protocol.Session) C) (srv C, ok b
 
 // open registers a session that is being dialled, so that a cut reaches it,
 // and returns the link it has now.
-func (n *Network) open(d protocol.Dial, addr string) (*session, *link) {
+func (n *Network) open(d protocol.Dial, addr string, stream bool) (*session, *link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	caller := n.book.node(d.Node)
@@ -206,6 +226,9 @@ func (n *Network) open(d protocol.Dial, addr string) (*session, *link) {
 	if l := n.listeners[addr]; l != nil {
 		s.server.node = l.node
 	}
+	if stream {
+		s.stream = newStream(s)
+	}
 	n.sessions[s] = struct{}{}
 	return s, n.linkLocked(s)
 }
@@ -219,6 +242,8 @@ func (n *Network) arrive(s *session) *listener {
 		return nil
 	}
 	s.lis = l
-	l.sessions[s] = struct{}{}
+	if s.stream == nil { // what was accepted outlives a listener for streams
+		l.sessions[s] = struct{}{}
+	}
 	return l
 }

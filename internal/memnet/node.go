@@ -7,10 +7,12 @@ import (
 )
 
 // Ports that listeners get when they ask for none, and the first one of a
-// caller. Java: NamesrvConfig, BrokerConfig; RFC 6335 dynamic ports.
+// caller. Java: NamesrvConfig, BrokerConfig,
+// MessageStoreConfig.haListenPort; RFC 6335 dynamic ports.
 const (
 	nameServerPort = 9876
 	brokerPort     = 10911
+	streamPort     = 10912
 	firstBornPort  = 49152
 )
 

@@ -124,14 +124,14 @@ func (n *Network) publishLocked(rules []rule) {
 
 // reviewLocked looks at all sessions after the rules, or the addresses they
 // are matched against, have changed: a link may be cut now, or one side may
-// now learn that the other is gone.
+// now learn that the other is gone, or get what a stream has held back.
 func (n *Network) reviewLocked() []ending {
 	var ends []ending
 	for s := range n.sessions {
 		if n.linkLocked(s).cut {
-			s.clientGone, s.serverGone = true, true
+			s.clientGone, s.serverGone, s.reset = true, true, true
 		}
-		if s.clientGone || s.serverGone {
+		if s.clientGone || s.serverGone || s.stream != nil {
 			ends = append(ends, n.verdictLocked(s))
 		}
 	}

@@ -26,6 +26,7 @@ type session struct {
 	server end
 	born   netip.AddrPort
 	peer   protocol.Peer // may be nil
+	stream *stream       // nil but for a stream
 
 	state atomic.Int64 // handlers running, and ended
 	dead  atomic.Bool  // the caller's side is over; set before done is closed
@@ -37,6 +38,7 @@ type session struct {
 	// Guarded by Network.mu.
 	lis                    *listener // nil until the dial has arrived
 	clientGone, serverGone bool      // this side has hung up, whether or not the other knows
+	reset                  bool      // of a stream: what is under way is lost
 	forgotten              bool      // both sides are over: out of Network.sessions
 
 	toServer, toClient mailbox // what a rule delays: oneway requests, notices
@@ -51,6 +53,7 @@ type session struct {
 type ending struct {
 	s              *session
 	client, server bool
+	reset          bool
 }
 
 // hangUp ends the given sides of s; the other side follows unless the way
@@ -71,6 +74,7 @@ func (n *Network) verdictLocked(s *session) ending {
 		s:      s,
 		client: s.clientGone || s.serverGone && !l.silentBack,
 		server: s.serverGone || s.clientGone && !l.silentTo,
+		reset:  s.reset,
 	}
 	if e.client && e.server && !s.forgotten {
 		s.forgotten = true
@@ -89,32 +93,41 @@ func (n *Network) verdictLocked(s *session) ending {
 func finish(ends []ending) {
 	slices.SortFunc(ends, func(a, b ending) int { return cmp.Compare(a.s.id, b.s.id) })
 	for _, e := range ends {
+		if e.s.stream != nil {
+			e.s.stream.move()
+		}
 		if e.client {
-			e.s.endClient()
+			e.s.endClient(e.reset)
 		}
 	}
 	for _, e := range ends {
 		if e.server {
-			e.s.endServer()
+			e.s.endServer(e.reset)
 		}
 	}
 }
 
-func (s *session) endClient() {
+func (s *session) endClient(reset bool) {
 	if s.dead.Swap(true) {
 		return
 	}
 	close(s.done)
+	if s.stream != nil {
+		s.stream.client.end(reset)
+	}
 	s.toServer.close()
 	s.toClient.close()
 	s.cancelCalls()
 }
 
-func (s *session) endServer() {
+func (s *session) endServer(reset bool) {
 	s.state.Add(1) // closing the server's side counts as running server code
 	defer s.exit()
 	if s.state.Or(ended)&ended != 0 {
 		return
+	}
+	if s.stream != nil {
+		s.stream.server.end(reset)
 	}
 	s.toServer.close()
 	s.toClient.close()

@@ -3,9 +3,11 @@ package pipenet
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -64,8 +66,8 @@ func (n *Network) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	ours, theirs := net.Pipe()
 	select {
-	case l.conns <- conn{theirs, l.addr, from}:
-		return conn{ours, from, l.addr}, nil
+	case l.conns <- &conn{Conn: theirs, local: l.addr, remote: from}:
+		return &conn{Conn: ours, local: from, remote: l.addr}, nil
 	case <-l.closed:
 		return nil, refused
 	case <-ctx.Done():
@@ -124,14 +126,44 @@ func (l *listener) Close() error {
 	return err
 }
 
-// conn is a side of a pipe that says where it comes from and goes to.
+// conn is a side of a pipe that says where it comes from and goes to, and whose
+// errors are those of TCP.
 type conn struct {
 	net.Conn
 	local, remote netip.AddrPort
+	closed        atomic.Bool
+}
+
+// Read is net.Conn.Read.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err == io.ErrClosedPipe {
+		err = net.ErrClosed
+	}
+	return n, err
+}
+
+// Write is net.Conn.Write.
+func (c *conn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if err == io.ErrClosedPipe {
+		if err = syscall.EPIPE; c.closed.Load() {
+			err = net.ErrClosed
+		}
+	}
+	return n, err
+}
+
+// Close is net.Conn.Close.
+func (c *conn) Close() error {
+	if c.closed.Swap(true) {
+		return net.ErrClosed
+	}
+	return c.Conn.Close()
 }
 
 // LocalAddr is a *net.TCPAddr.
-func (c conn) LocalAddr() net.Addr { return net.TCPAddrFromAddrPort(c.local) }
+func (c *conn) LocalAddr() net.Addr { return net.TCPAddrFromAddrPort(c.local) }
 
 // RemoteAddr is a *net.TCPAddr.
-func (c conn) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.remote) }
+func (c *conn) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.remote) }
