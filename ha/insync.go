@@ -24,6 +24,10 @@ var ErrOldEpoch = errors.New("not of this epoch")
 // Whether it stays is unknown.
 var ErrNotAcknowledged = errors.New("not acknowledged by all that are in sync")
 
+// ErrNoLease means that a master has not heard from the controller for too long:
+// another one may have been elected.
+var ErrNoLease = errors.New("the lease has ended")
+
 // ErrTooFewReplicas means that fewer replicas are in sync than an answer has to rest
 // on.
 var ErrTooFewReplicas = errors.New("too few replicas are in sync")
