@@ -74,7 +74,7 @@ type Loss struct {
 
 // maxFormer is how many earlier lives of a replica are remembered, to tell what they
 // have sent from what its present one sends.
-const maxFormer = 8
+const maxFormer = maxBefore + 8
 
 // Output is what has to be done after a step of a [Controller], in this order.
 type Output struct {
@@ -247,7 +247,13 @@ func (c *Controller) register(now time.Time, m Message, out *Output) {
 		if !m.Clean || !slices.Contains(m.Before, e.Incarnation) {
 			e.Unclean = !c.lacks(guardClean)
 		}
-		e.Former = append(e.Former, e.Incarnation)
+		// Lives that never got to register are former ones, too: what they have sent
+		// may still come.
+		for _, life := range append([]int64{e.Incarnation}, m.Before...) {
+			if !slices.Contains(e.Former, life) {
+				e.Former = append(e.Former, life)
+			}
+		}
 		e.Former = e.Former[max(0, len(e.Former)-maxFormer):]
 		e.Incarnation, e.Addr = m.Incarnation, m.Addr
 		if e.Unclean && len(c.state.Set) > 1 && slices.Contains(c.state.Set, m.From) {

@@ -127,7 +127,8 @@ type InSync struct {
 	end       int64 // of the log
 	own       int64 // what this replica has, as durable as an ack means
 	confirmed int64
-	slaves    []*slave // sorted by id
+	slaves    []*slave  // sorted by id
+	looked    time.Time // the last time there was
 	conns     ConnID
 }
 
@@ -152,6 +153,8 @@ type slave struct {
 	caughtUp time.Time // when it last had everything
 	goneAt   time.Time
 	near     bool // following, so that a join will not take long
+	// notBefore is when it may be asked for again after a refusal.
+	notBefore time.Time
 }
 
 // SlaveState is what is known of one slave.
@@ -296,6 +299,11 @@ func (s *InSync) Deadline() time.Time {
 	if s.asked != nil {
 		return at
 	}
+	for _, f := range s.slaves {
+		if f.conn != 0 && f.near && !f.notBefore.IsZero() && s.joining == nil && !has(s.set, f.id) {
+			sooner(f.notBefore)
+		}
+	}
 	for _, m := range s.set {
 		f := s.slave(m.ID)
 		switch {
@@ -343,10 +351,17 @@ func (s *InSync) Stored(now time.Time, set []Member, setEpoch int64) {
 	s.review(now)
 }
 
-// Refused takes in that the controller has refused the change with this base.
+// Refused takes in that the controller has refused the change with this base. Who was
+// to join by it is not asked for again at once.
 func (s *InSync) Refused(base int64) {
-	if s.asked != nil && s.asked.Base == base {
-		s.refused = true
+	if s.asked == nil || s.asked.Base != base || s.refused {
+		return
+	}
+	s.refused = true
+	for _, m := range s.asked.Set {
+		if f := s.slave(m.ID); f != nil && !has(s.set, m.ID) {
+			f.notBefore = s.looked.Add(2 * s.cfg.JoinWithin)
+		}
 	}
 }
 
@@ -455,6 +470,7 @@ func (s *InSync) Slaves() []SlaveState {
 // review is done after everything that happens: who is to leave, who can join, and
 // what is confirmed by it.
 func (s *InSync) review(now time.Time) {
+	s.looked = now
 	s.note()
 	if s.joining != nil {
 		s.goOnJoining(now)
@@ -535,7 +551,7 @@ func (s *InSync) canShrink(by int) bool {
 // beginJoin makes a slave count that is not in the set, and follows closely.
 func (s *InSync) beginJoin(now time.Time) {
 	for _, f := range s.slaves {
-		if f.conn == 0 || !f.near || has(s.set, f.id) {
+		if f.conn == 0 || !f.near || now.Before(f.notBefore) || has(s.set, f.id) {
 			continue
 		}
 		// Rule 2: (a) it counts from here on, (b) then the last answer is read. What

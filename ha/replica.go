@@ -146,6 +146,7 @@ type Replica struct {
 	master     int64  // whom a slave follows
 	addr       string // where
 	reported   bool   // under epoch, as RoleNone
+	resigned   int64  // the epoch that was given up last
 	step       Do     // of a promotion; DoServe: it waits for the confirmation
 	lease      time.Time
 	last       Message // what was reported last: for the registration
@@ -236,6 +237,9 @@ func (r *Replica) Tick(now time.Time) Ready {
 	case r.role == RolePromoting && r.step == DoServe:
 		out.Send = append(out.Send, r.confirmation(now))
 	default:
+		if r.role == RoleNone && r.resigned > 0 && r.resigned == r.epoch {
+			out.Send = append(out.Send, r.resignation()) // the first one may be lost
+		}
 		out.Send = append(out.Send, r.renewal(now))
 	}
 	return out
@@ -284,10 +288,9 @@ func (r *Replica) Resign(time.Time) Ready {
 	if r.role != RoleMaster && r.role != RolePromoting {
 		return out
 	}
-	m := r.message(MessageResigned)
-	m.Epoch = r.epoch
 	r.drop(&out)
-	out.Send = append(out.Send, m)
+	r.resigned = r.epoch
+	out.Send = append(out.Send, r.resignation())
 	return out
 }
 
@@ -502,6 +505,12 @@ func (r *Replica) registration() Message {
 	m := r.message(MessageRegister)
 	m.Before, m.Clean, m.Addr = r.state.Before, r.state.Clean, r.cfg.Addr
 	m.LastEpoch, m.End = r.last.LastEpoch, r.last.End
+	return m
+}
+
+func (r *Replica) resignation() Message {
+	m := r.message(MessageResigned)
+	m.Epoch = r.resigned
 	return m
 }
 

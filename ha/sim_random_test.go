@@ -1,16 +1,17 @@
 package ha
 
 import (
-	"flag"
+	flags "flag"
 	"fmt"
+	"runtime/debug"
 	"testing"
 	"time"
 )
 
 var (
-	simSeed  = flag.Uint64("ha.seed", 1, "first seed of the simulator")
-	simCount = flag.Int("ha.count", 200, "how many seeds the simulator runs")
-	simTrace = flag.Bool("ha.trace", false, "print what happens")
+	simSeed  = flags.Uint64("ha.seed", 1, "first seed of the simulator")
+	simCount = flags.Int("ha.count", 200, "how many seeds the simulator runs")
+	simTrace = flags.Bool("ha.trace", false, "print what happens")
 )
 
 // simFor is the configuration that a seed chooses.
@@ -62,11 +63,11 @@ func (s *sim) calmDown() {
 	s.trace("quiet")
 	s.quiet = true
 	clear(s.cut)
+	s.ctl.failNext, s.ctl.crashes = false, false
 	if !s.ctl.up {
 		s.startController()
 	}
 	s.resume(s.ctl)
-	s.ctl.failNext, s.ctl.crashes = false, false
 	for _, n := range s.nodes {
 		n.slow = 0
 		if !n.up {
@@ -211,6 +212,7 @@ func TestSimulatorFindsNothing(t *testing.T) {
 	if mutating {
 		t.Skip("guards are taken away in this build")
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // small worlds, soon gone
 	var oks, alone, unknown, elections, stuck int
 	for seed := *simSeed; seed < *simSeed+uint64(*simCount); seed++ {
 		cfg := simFor(seed, guardNone)

@@ -1,7 +1,6 @@
 package ha
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -43,24 +42,24 @@ func (c simConfig) controller() ControllerConfig {
 }
 
 // record is one record of a log; replicas share it.
-type record struct {
+type simRecord struct {
 	id    int64
 	epoch int64
 	ever  uint16 // replicas that had it as durable as an ack means
 }
 
 // disk is what outlives a process.
-type disk struct {
-	log       []*record
+type simDisk struct {
+	log       []*simRecord
 	synced    int
 	epochs    []Epoch
 	state     *ReplicaState
 	confirmed int64 // told by masters, within the log
 }
 
-func (d *disk) end() int64 { return int64(len(d.log)) }
+func (d *simDisk) end() int64 { return int64(len(d.log)) }
 
-func (d *disk) lastEpoch() int64 {
+func (d *simDisk) lastEpoch() int64 {
 	if len(d.epochs) == 0 {
 		return 0
 	}
@@ -68,7 +67,7 @@ func (d *disk) lastEpoch() int64 {
 }
 
 // history is the disk's epochs for Diverge: a log without any has number 0.
-func (d *disk) history() []Epoch {
+func (d *simDisk) history() []Epoch {
 	if len(d.epochs) == 0 {
 		return []Epoch{{0, 1}}
 	}
@@ -79,7 +78,7 @@ func (d *disk) history() []Epoch {
 }
 
 // cut keeps the log up to a position. Epochs that begin after it go.
-func (d *disk) cut(keep int64, join bool) {
+func (d *simDisk) cut(keep int64, join bool) {
 	d.log = d.log[:keep:keep]
 	d.synced = min(d.synced, int(keep))
 	d.confirmed = min(d.confirmed, keep)
@@ -92,27 +91,59 @@ func (d *disk) cut(keep int64, join bool) {
 	}
 }
 
-type event struct {
+type simEvent struct {
+	to   *simNode // nil: the world
+	life int      // of to; -1: whichever
+	do   func()
+}
+
+// simTime is when an event happens. Without pointers, so that the heap is cheap.
+type simTime struct {
 	at, seq int64
-	to      *simNode // nil: the world
-	life    int      // of to; -1: whichever
-	do      func()
+	slot    int // of the event
 }
 
-type eventHeap []event
+// eventHeap has the next event at 0.
+type eventHeap []simTime
 
-func (h eventHeap) Len() int { return len(h) }
-func (h eventHeap) Less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
+func (h eventHeap) before(a, b int) bool {
+	return h[a].at < h[b].at || h[a].at == h[b].at && h[a].seq < h[b].seq
 }
-func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) }
-func (h *eventHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = event{}
-	*h = old[:len(old)-1]
-	return e
+
+func (h *eventHeap) push(e simTime) {
+	*h = append(*h, e)
+	l := *h
+	for k := len(l) - 1; k > 0; {
+		up := (k - 1) / 2
+		if !l.before(k, up) {
+			break
+		}
+		l[k], l[up] = l[up], l[k]
+		k = up
+	}
+}
+
+func (h *eventHeap) pop() simTime {
+	l := *h
+	first, n := l[0], len(l)-1
+	l[0] = l[n]
+	l = l[:n]
+	for k := 0; ; {
+		low := 2*k + 1
+		if low >= n {
+			break
+		}
+		if low+1 < n && l.before(low+1, low) {
+			low++
+		}
+		if !l.before(low, k) {
+			break
+		}
+		l[k], l[low] = l[low], l[k]
+		k = low
+	}
+	*h = l
+	return first
 }
 
 type sim struct {
@@ -121,6 +152,8 @@ type sim struct {
 	now    int64
 	seq    int64
 	events eventHeap
+	slots  []simEvent
+	free   []int
 
 	nodes []*simNode // replicas, by id
 	ctl   *simNode
@@ -128,17 +161,17 @@ type sim struct {
 
 	nextRecord, nextLife int64
 
-	served                            map[int64]*serving // epoch -> who
-	topEpoch                          int64              // the highest that was served
-	answered                          map[int64]*record  // position -> what a sender was told is there
-	confirmed                         []*record          // what consumers may have read, by position - 1
+	served                            map[int64]*simTerm   // epoch -> who
+	topEpoch                          int64                // the highest that was served
+	answered                          map[int64]*simRecord // position -> what a sender was told is there
+	confirmed                         []*simRecord         // what consumers may have read, by position - 1
 	oks, oksAsync, unknown, elections int
 	violated                          error
 	lastOK                            int64
 	quiet                             bool
 }
 
-type serving struct {
+type simTerm struct {
 	node *simNode
 	life int
 }
@@ -161,7 +194,7 @@ type simNode struct {
 	crashes  bool // the write after which it crashes before anything is sent
 
 	// Of a replica.
-	disk    disk
+	disk    simDisk
 	r       *Replica
 	actions []Action
 	acting  bool
@@ -170,50 +203,50 @@ type simNode struct {
 
 	in      *InSync
 	epoch   int64
-	out     map[int64]*outgoing // by slave
-	waiting []*waiter
-	asked   string // the change that was asked for last
+	out     map[int64]*simOut // by slave
+	waiting []*simWait
+	asked   Change // the change that was asked for last
 	askedAt int64
 
-	rcv *receiving
+	rcv *simIn
 }
 
 // outgoing is the master's side of a connection.
-type outgoing struct {
+type simOut struct {
 	conn  ConnID
 	slave int64
 	next  int64
 	heard int64
-	lane  *lane
+	lane  *simLane
 }
 
 // receiving is a slave's side.
-type receiving struct {
+type simIn struct {
 	master, epoch int64
 	addr          string
 	conn          ConnID // 0: not yet
 	heard         int64
 	asked         int64
-	lane, dial    *lane // dial: of the connection that is being made, or is there
+	lane, dial    *simLane // dial: of the connection that is being made, or is there
 }
 
 // lane keeps the messages of one direction of a connection in order: one lost, and
 // nothing more comes.
-type lane struct {
+type simLane struct {
 	last   int64
 	broken bool
 }
 
-type waiter struct {
+type simWait struct {
 	position int64
-	record   *record
+	record   *simRecord
 	until    int64
 }
 
 func newSim(seed uint64, cfg simConfig) *sim {
 	s := &sim{
 		cfg: cfg, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)),
-		cut: make(map[[2]int64]bool), served: make(map[int64]*serving), answered: make(map[int64]*record),
+		cut: make(map[[2]int64]bool), served: make(map[int64]*simTerm), answered: make(map[int64]*simRecord),
 	}
 	for id := range cfg.replicas {
 		n := &simNode{s: s, id: int64(id), rate: 1 + (s.rng.Float64()-0.5)*0.04, clean: true}
@@ -245,15 +278,25 @@ func (s *sim) fail(format string, args ...any) {
 
 func (s *sim) at(delay int64, to *simNode, life int, do func()) {
 	s.seq++
-	heap.Push(&s.events, event{s.now + max(delay, 0), s.seq, to, life, do})
+	slot := len(s.slots)
+	if n := len(s.free); n > 0 {
+		slot, s.free = s.free[n-1], s.free[:n-1]
+		s.slots[slot] = simEvent{to, life, do}
+	} else {
+		s.slots = append(s.slots, simEvent{to, life, do})
+	}
+	s.events.push(simTime{s.now + max(delay, 0), s.seq, slot})
 }
 
 // runFor runs what happens within a time, or until something is violated.
 func (s *sim) runFor(d time.Duration) {
 	end := s.now + int64(d)
 	for s.violated == nil && len(s.events) > 0 && s.events[0].at <= end {
-		e := heap.Pop(&s.events).(event)
-		s.now = e.at
+		next := s.events.pop()
+		s.now = next.at
+		e := s.slots[next.slot]
+		s.slots[next.slot] = simEvent{}
+		s.free = append(s.free, next.slot)
 		if n := e.to; n != nil {
 			if !n.up || e.life >= 0 && e.life != n.life {
 				continue
@@ -422,7 +465,7 @@ func (s *sim) start(n *simNode) {
 func (n *simNode) beat() {
 	n.ready(n.r.Tick(n.clock()))
 	n.housekeeping()
-	n.s.at(int64(n.s.cfg.renew)/8, n, n.life, n.beat)
+	n.s.at(int64(n.s.cfg.renew)/4, n, n.life, n.beat)
 }
 
 // kill ends a process: what is written stays.
@@ -449,7 +492,8 @@ func (s *sim) powerOff(n *simNode) {
 	}
 	s.trace("node %d loses power: keeps %d of %d, synced %d", n.id, keep, len(n.disk.log), n.disk.synced)
 	n.disk.cut(int64(keep), false)
-	n.disk.synced = keep
+	n.disk.synced = keep // what is there after that is durable
+	n.markDurable(0)
 	n.clean = n.clean && s.cfg.syncAcks
 }
 
@@ -459,7 +503,7 @@ func (s *sim) wipe(n *simNode) {
 		s.kill(n)
 	}
 	s.trace("node %d loses its disk", n.id)
-	n.disk = disk{}
+	n.disk = simDisk{}
 	n.clean = true // nothing is known of a life before
 }
 
@@ -474,10 +518,13 @@ func (s *sim) resume(n *simNode) {
 	if n.up && n.paused {
 		s.trace("node %d goes on", n.id)
 		n.paused = false
-		for _, do := range n.backlog {
-			s.at(0, n, n.life, do)
-		}
+		backlog, life := n.backlog, n.life
 		n.backlog = nil
+		for _, do := range backlog { // before anything else: connections keep their order
+			if n.up && n.life == life {
+				do()
+			}
+		}
 	}
 }
 
@@ -539,7 +586,7 @@ func (n *simNode) perform(a Action) {
 			return // more has happened since
 		}
 		s.trace("node %d follows %d under epoch %d", n.id, a.Master, a.Epoch)
-		n.rcv = &receiving{master: a.Master, epoch: a.Epoch, addr: a.Addr, asked: -1}
+		n.rcv = &simIn{master: a.Master, epoch: a.Epoch, addr: a.Addr, asked: -1}
 		n.housekeeping()
 	case DoCutTail, DoDispatch, DoClamp:
 		n.ready(n.r.Done(n.clock(), a.Epoch, a.Do, nil))
@@ -583,12 +630,12 @@ func (n *simNode) serve(a Action) {
 	if was := s.served[a.Epoch]; was != nil && (was.node != n || was.life != n.life) {
 		s.fail("epoch %d has two masters: %d and %d", a.Epoch, was.node.id, n.id)
 	}
-	s.served[a.Epoch] = &serving{n, n.life}
+	s.served[a.Epoch] = &simTerm{n, n.life}
 	s.topEpoch = max(s.topEpoch, a.Epoch)
 	s.checkElected(n)
 	n.rcv = nil
 	n.epoch = a.Epoch
-	n.out = make(map[int64]*outgoing)
+	n.out = make(map[int64]*simOut)
 	n.in = NewInSync(n.clock(), InSyncConfig{
 		ID: n.id, Epoch: a.Epoch, End: n.disk.end(), Set: a.Set, SetEpoch: a.SetEpoch, Controlled: true,
 		Acks: AckAll, MinInSync: s.cfg.minInSync, MaxLag: s.cfg.maxLag, MaxGone: s.cfg.maxGone, JoinWithin: 100 * time.Millisecond,
@@ -636,7 +683,7 @@ func (n *simNode) housekeeping() {
 	n.settle()
 }
 
-func sortedKeys(m map[int64]*outgoing) []int64 {
+func sortedKeys(m map[int64]*simOut) []int64 {
 	keys := make([]int64, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)
@@ -649,7 +696,7 @@ func sortedKeys(m map[int64]*outgoing) []int64 {
 func (n *simNode) hello() {
 	s, rcv := n.s, n.rcv
 	to := s.nodes[rcv.master]
-	rcv.lane = &lane{}
+	rcv.lane = &simLane{}
 	lane := rcv.lane
 	history, end, seen, incarnation := n.disk.history(), n.disk.end(), n.r.Seen(), n.disk.state.Incarnation
 	rcv.dial = lane
@@ -657,7 +704,7 @@ func (n *simNode) hello() {
 }
 
 // carry is a message on one direction of a replication connection.
-func (s *sim) carry(from, to *simNode, l *lane, do func()) {
+func (s *sim) carry(from, to *simNode, l *simLane, do func()) {
 	if s.cut[[2]int64{from.id, to.id}] || !s.cfg.calm && !s.quiet && s.rng.IntN(500) == 0 {
 		l.broken = true
 	}
@@ -667,16 +714,14 @@ func (s *sim) carry(from, to *simNode, l *lane, do func()) {
 	at := max(s.now+s.delay(), l.last)
 	l.last = at
 	s.at(at-s.now, to, -1, func() {
-		if s.cut[[2]int64{from.id, to.id}] {
-			l.broken = true
-			return
+		if l.broken = l.broken || s.cut[[2]int64{from.id, to.id}]; !l.broken {
+			do()
 		}
-		do()
 	})
 }
 
 // welcome is the master's answer to a slave.
-func (n *simNode) welcome(slave *simNode, rcv *receiving, back *lane, history []Epoch, end, seen, incarnation int64) {
+func (n *simNode) welcome(slave *simNode, rcv *simIn, back *simLane, history []Epoch, end, seen, incarnation int64) {
 	s := n.s
 	n.ready(n.r.Observe(seen))
 	if n.in == nil {
@@ -695,7 +740,7 @@ func (n *simNode) welcome(slave *simNode, rcv *receiving, back *lane, history []
 		s.fail("node %d: %v", n.id, err)
 		return
 	}
-	o := &outgoing{conn: conn, slave: slave.id, next: keep + 1, heard: s.now, lane: &lane{}}
+	o := &simOut{conn: conn, slave: slave.id, next: keep + 1, heard: s.now, lane: &simLane{}}
 	n.out[slave.id] = o
 	epoch, confirmed := n.epoch, n.in.Confirmed()
 	s.trace("node %d takes in %d, which keeps %d, conn %d", n.id, slave.id, keep, conn)
@@ -705,7 +750,7 @@ func (n *simNode) welcome(slave *simNode, rcv *receiving, back *lane, history []
 }
 
 // welcomed is the slave's view of that.
-func (n *simNode) welcomed(rcv *receiving, dial *lane, epoch int64, conn ConnID, keep, confirmed int64) {
+func (n *simNode) welcomed(rcv *simIn, dial *simLane, epoch int64, conn ConnID, keep, confirmed int64) {
 	s := n.s
 	if n.rcv != rcv || rcv.dial != dial || rcv.epoch != epoch {
 		return
@@ -722,14 +767,14 @@ func (n *simNode) welcomed(rcv *receiving, dial *lane, epoch int64, conn ConnID,
 	}
 	n.disk.cut(keep, true)
 	rcv.conn, rcv.heard = conn, s.now
-	rcv.lane = &lane{}
+	rcv.lane = &simLane{}
 	n.disk.confirmed = max(n.disk.confirmed, min(confirmed, keep))
 	n.acknowledge()
 	n.sync()
 }
 
 // stream sends what a slave has not been sent.
-func (n *simNode) stream(o *outgoing, heartbeat bool) {
+func (n *simNode) stream(o *simOut, heartbeat bool) {
 	s := n.s
 	slave := s.nodes[o.slave]
 	for o.next <= n.disk.end() || heartbeat {
@@ -745,7 +790,7 @@ func (n *simNode) stream(o *outgoing, heartbeat bool) {
 }
 
 // data comes from a master.
-func (n *simNode) data(from, epoch int64, conn ConnID, first int64, batch []*record, confirmed int64) {
+func (n *simNode) data(from, epoch int64, conn ConnID, first int64, batch []*simRecord, confirmed int64) {
 	s, rcv := n.s, n.rcv
 	if rcv == nil || rcv.master != from || rcv.conn != conn || rcv.epoch != epoch {
 		return
@@ -880,11 +925,10 @@ func (n *simNode) alter() {
 	if !ok {
 		return
 	}
-	key := fmt.Sprint(change)
-	if n.asked == key && n.s.now-n.askedAt < int64(n.s.cfg.renew) {
+	if n.asked.Base == change.Base && slices.Equal(n.asked.Set, change.Set) && n.s.now-n.askedAt < int64(n.s.cfg.renew) {
 		return
 	}
-	n.asked, n.askedAt = key, n.s.now
+	n.asked, n.askedAt = change, n.s.now
 	n.s.trace("node %d asks for %v", n.id, change)
 	n.s.send(n, n.s.ctl, m)
 }
@@ -893,7 +937,7 @@ func (n *simNode) alter() {
 
 // write is a sender's call at a node: it waits for the answer, or does not want one to
 // rest on more than the node.
-func (s *sim) write(n *simNode, wait bool) *record {
+func (s *sim) write(n *simNode, wait bool) *simRecord {
 	if !n.up || n.paused || n.in == nil || n.r.MayAnswer(n.clock(), n.epoch) != nil {
 		return nil
 	}
@@ -901,7 +945,7 @@ func (s *sim) write(n *simNode, wait bool) *record {
 		return nil
 	}
 	s.nextRecord++
-	rec := &record{id: s.nextRecord, epoch: n.epoch}
+	rec := &simRecord{id: s.nextRecord, epoch: n.epoch}
 	n.disk.log = append(n.disk.log, rec)
 	n.in.Appended(n.clock(), n.disk.end())
 	if !s.cfg.syncAcks {
@@ -913,7 +957,7 @@ func (s *sim) write(n *simNode, wait bool) *record {
 		n.stream(n.out[id], false)
 	}
 	if wait {
-		n.waiting = append(n.waiting, &waiter{n.disk.end(), rec, s.now + 800*ms})
+		n.waiting = append(n.waiting, &simWait{n.disk.end(), rec, s.now + 800*ms})
 	} else {
 		s.okAlone(n)
 	}
@@ -922,7 +966,7 @@ func (s *sim) write(n *simNode, wait bool) *record {
 }
 
 // ok is an answer that rests on acknowledgements.
-func (s *sim) ok(n *simNode, w *waiter) {
+func (s *sim) ok(n *simNode, w *simWait) {
 	s.oks++
 	s.lastOK = s.now
 	if was := s.answered[w.position]; was != nil && was != w.record {
@@ -943,7 +987,7 @@ func (s *sim) ok(n *simNode, w *waiter) {
 
 // lateOK is an answer of a master after another one has begun to serve: it has to be
 // in the log of that one.
-func (s *sim) lateOK(n *simNode, w *waiter) {
+func (s *sim) lateOK(n *simNode, w *simWait) {
 	now := s.served[s.topEpoch].node
 	if w.position > now.disk.end() || now.disk.log[w.position-1] != w.record {
 		s.fail("N: node %d answers position %d under epoch %d, node %d serves under %d without it", n.id, w.position, n.epoch, now.id, s.topEpoch)
