@@ -67,9 +67,11 @@ var allowedImports = map[string]map[string]string{
 	},
 	"internal/offsets": {
 		"internal/statefile": "committed offsets outlive the broker",
+		"protocol":           "a slave has the master's table, and its master what was committed there",
 	},
 	"internal/delay": {
 		"internal/statefile": "how far the levels were delivered outlives the broker",
+		"protocol":           "a slave has the master's progress",
 		"message":            "delayed records are rewritten here",
 	},
 	"internal/groups": {

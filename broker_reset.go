@@ -180,8 +180,7 @@ func (s *brokerSession) cloneGroupOffset(_ context.Context, q *protocol.CloneGro
 			s.offsets.Reset(q.To, k.Topic, k.Queue, at)
 			s.waiters.Rouse(k.Topic, k.Queue)
 		} else { // nobody has to be told
-			s.offsets.TakeReset(q.To, k.Topic, k.Queue)
-			s.offsets.Commit(q.To, k.Topic, k.Queue, at)
+			s.offsets.Set(q.To, k.Topic, k.Queue, at)
 		}
 	}
 	s.log.Info("offsets of a consumer group cloned", "from", q.From, "to", q.To, "topic", q.Topic)

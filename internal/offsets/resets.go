@@ -31,6 +31,20 @@ func (t *Table) Reset(group, topic string, queue int, offset int64) {
 	t.resetLocked(at, offset)
 }
 
+// Set is Reset for a group without members: nobody has to be told, and commits
+// count at once.
+func (t *Table) Set(group, topic string, queue int, offset int64) {
+	if queue < 0 || offset < 0 {
+		return
+	}
+	at := place{group, topic, queue}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cellLocked(at).Store(offset)
+	delete(t.resets, at)
+	t.movedLocked(at)
+}
+
 // Restart forgets a group's offset of a queue, and ignores commits until
 // TakeReset or Started.
 func (t *Table) Restart(group, topic string, queue int) {
@@ -38,15 +52,25 @@ func (t *Table) Restart(group, topic string, queue int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.cells, at)
+	delete(t.own, at)
 	t.resetLocked(at, restart)
 }
 
 func (t *Table) resetLocked(at place, offset int64) {
-	if t.resets == nil {
-		t.resets = make(map[place]int64)
-	}
 	t.resets[at] = offset
+	t.movedLocked(at)
+}
+
+// lowerReset moves what waits, unless it has changed.
+func (t *Table) lowerReset(at place, from, to int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if offset, waits := t.resets[at]; !waits || offset != from {
+		return false
+	}
+	t.resets[at] = to
 	t.changedLocked()
+	return true
 }
 
 // changedLocked notes a change of resets.
@@ -82,6 +106,9 @@ func (t *Table) TakeReset(group, topic string, queue int) (offset int64, first, 
 		return 0, false, false
 	}
 	delete(t.resets, at)
+	if offset != restart {
+		t.ownLocked(at) // the master need not tell it again
+	}
 	t.changedLocked()
 	return max(offset, 0), offset == restart, true
 }
@@ -105,23 +132,25 @@ func (t *Table) Started(group, topic string, queue int) {
 func (t *Table) Drop(group, topic string, queue int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.cells, place{group, topic, queue})
+	at := place{group, topic, queue}
+	delete(t.cells, at)
+	delete(t.own, at)
 	t.dirty.Store(true)
 }
 
 // DeleteTopic forgets all offsets of a topic and all that waits for it. Java:
 // ConsumerOffsetManager.cleanOffsetByTopic.
 func (t *Table) DeleteTopic(topic string) {
-	t.delete(func(at place) bool { return at.topic == topic })
+	t.delete(allOf("", topic), func(at place) bool { return at.topic == topic })
 }
 
 // DeleteGroup forgets all offsets of a group and all that waits for it. Java:
 // ConsumerOffsetManager.removeOffset.
 func (t *Table) DeleteGroup(group string) {
-	t.delete(func(at place) bool { return at.group == group })
+	t.delete(allOf(group, ""), func(at place) bool { return at.group == group })
 }
 
-func (t *Table) delete(gone func(place) bool) {
+func (t *Table) delete(what place, gone func(place) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for at := range t.cells {
@@ -129,6 +158,11 @@ func (t *Table) delete(gone func(place) bool) {
 			delete(t.cells, at)
 		}
 	}
-	maps.DeleteFunc(t.resets, func(at place, _ int64) bool { return gone(at) })
-	t.changedLocked()
+	of := func(at place, _ int64) bool { return gone(at) }
+	maps.DeleteFunc(t.resets, of)
+	maps.DeleteFunc(t.own, of)
+	if !t.following { // there its master has counted it
+		maps.DeleteFunc(t.moves.last, of) // what follows covers them
+	}
+	t.movedLocked(what)
 }

@@ -92,7 +92,10 @@ func TestResetsSurviveInTheFileAndAreClamped(t *testing.T) {
 },"resetOffsetTable":{
 "t@g":{"0":60,"1":30},
 "u@h":{"2":-1}
-}}`, content(t, o.File))
+},"movedTable":{
+"t@g":{"0":1,"1":2},
+"u@h":{"2":3}
+},"moved":3,"movedBefore":0}`, content(t, o.File))
 
 	table = open(t, o)
 	assert.Equal(t, 2, table.Clamp(func(_ string, queue int) int64 { return 40 }), "the offset and what waits")
@@ -104,7 +107,10 @@ func TestResetsSurviveInTheFileAndAreClamped(t *testing.T) {
 	assert.True(t, ok && first)
 	table.DeleteGroup("g")
 	require.NoError(t, table.Persist())
-	assert.Equal(t, `{"offsetTable":{}}`, content(t, o.File), "RocketMQ's shape when nothing waits")
+	assert.Equal(t, `{"offsetTable":{},"movedTable":{
+"@g":{"-1":4},
+"u@h":{"2":3}
+},"moved":4,"movedBefore":0}`, content(t, o.File), "what is gone must not come back from a slave")
 }
 
 func TestNoCommitPassesAReset(t *testing.T) {

@@ -1,19 +1,18 @@
 package offsets
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"iter"
 	"log/slog"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/pocketmq/pocketmq/internal/statefile"
+	"github.com/pocketmq/pocketmq/protocol"
 )
 
 // Key names a queue of this broker within a group.
@@ -33,12 +32,18 @@ type Options struct {
 type Table struct {
 	file *statefile.File // nil = memory only
 
-	mu      sync.RWMutex            // guards cells and resets; the offsets in cells are atomic, and only changed under it
-	cells   map[place]*atomic.Int64 // an entry that is removed is not committed to any more
-	resets  map[place]int64         // offsets that the next pull is told, or restart
-	waiting atomic.Int64            // how many resets there are
-	dirty   atomic.Bool             // something was committed since the last Persist began
-	saving  sync.Mutex              // one Persist at a time; held over file calls, taken before mu
+	mu        sync.RWMutex            // guards what follows up to state; the offsets in cells are atomic, and only changed under it
+	cells     map[place]*atomic.Int64 // an entry that is removed is not committed to any more
+	resets    map[place]int64         // offsets that the next pull is told, or restart
+	moves     moves                   // changes made on purpose
+	own       map[place]int64         // whose offset was committed here and not yet given to the master -> the last move known then
+	following bool                    // offsets are committed at a master
+	state     int64                   // version of the broker group's state, 0 without failover
+
+	waiting atomic.Int64 // how many resets there are
+	dirty   atomic.Bool  // something was committed since the last Persist began
+	saved   atomic.Int64 // the last move that the file has
+	saving  sync.Mutex   // one Persist at a time; held over file calls, taken before mu
 }
 
 // place is whose offset of which queue. One flat map: every pull and commit
@@ -55,10 +60,16 @@ const separator = "@"
 // none is the offset of an entry that is being made.
 const none = -1
 
-// contents is the file's content.
+// contents is the file's content. All but the first is not RocketMQ's, which passes
+// over it.
 type contents struct {
-	OffsetTable map[string]map[int]int64 `json:"offsetTable"`      // topic@group -> queue -> offset
-	Resets      map[string]map[int]int64 `json:"resetOffsetTable"` // the same, of resets; -1 = restart
+	OffsetTable  map[string]map[int]int64 `json:"offsetTable"`      // topic@group -> queue -> offset
+	Resets       map[string]map[int]int64 `json:"resetOffsetTable"` // the same, of resets; -1 = restart
+	Moves        map[string]map[int]int64 `json:"movedTable"`       // the same, with numbers of moves
+	Own          map[string]map[int]int64 `json:"ownTable"`         // the same, with the last move that was known
+	Moved        int64                    `json:"moved"`
+	MovedBefore  int64                    `json:"movedBefore"`
+	StateVersion int64                    `json:"stateVersion"`
 }
 
 // Open reads the table, empty when it was never persisted. A damaged file is
@@ -66,7 +77,7 @@ type contents struct {
 // With both versions damaged it is an error that names the files
 // (statefile.ErrDamaged).
 func Open(o Options) (*Table, error) {
-	t := &Table{cells: make(map[place]*atomic.Int64)}
+	t := &Table{cells: make(map[place]*atomic.Int64), resets: make(map[place]int64), own: make(map[place]int64), moves: newMoves()}
 	if o.File == "" {
 		return t, nil
 	}
@@ -92,19 +103,36 @@ func (t *Table) decode(data []byte) error {
 	if err := json.Unmarshal(data, &c); err != nil {
 		return err
 	}
-	if err := each(c.OffsetTable, func(at place, offset int64) { t.Commit(at.group, at.topic, at.queue, offset) }); err != nil {
-		return err
-	}
-	if err := each(c.Resets, func(at place, offset int64) {
-		if at.queue >= 0 && offset >= restart {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			t.resetLocked(at, offset)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, part := range []struct {
+		table map[string]map[int]int64
+		lift  func(at place, n int64)
+	}{
+		{c.OffsetTable, func(at place, offset int64) {
+			if at.queue >= 0 && offset >= 0 {
+				t.cellLocked(at).Store(offset)
+			}
+		}},
+		{c.Resets, func(at place, offset int64) {
+			if at.queue >= 0 && offset >= restart {
+				t.resets[at] = offset
+			}
+		}},
+		{c.Moves, func(at place, number int64) { t.moves.last[at] = number }},
+		{c.Own, func(at place, known int64) {
+			if t.cells[at] != nil {
+				t.own[at] = known
+			}
+		}},
+	} {
+		if err := each(part.table, part.lift); err != nil {
+			return err
 		}
-	}); err != nil {
-		return err
 	}
-	t.dirty.Store(false)
+	t.moves.count, t.moves.floor, t.state = c.Moved, c.MovedBefore, c.StateVersion
+	t.waiting.Store(int64(len(t.resets)))
+	t.saved.Store(c.Moved)
 	return nil
 }
 
@@ -147,7 +175,11 @@ func (t *Table) put(at place, offset int64, store func(*Table, *atomic.Int64, in
 	if _, waits := t.resets[at]; waits {
 		return false
 	}
-	return store(t, t.cellLocked(at), offset)
+	if !store(t, t.cellLocked(at), offset) {
+		return false
+	}
+	t.ownLocked(at)
+	return true
 }
 
 // putKnown stores the offset if that needs no new entry.
@@ -162,6 +194,11 @@ func (t *Table) putKnown(at place, offset int64, store func(*Table, *atomic.Int6
 	cell := t.cells[at]
 	if cell == nil {
 		return false, false
+	}
+	if t.following {
+		if known, own := t.own[at]; !own || known != t.moves.count {
+			return false, false
+		}
 	}
 	return true, store(t, cell, offset)
 }
@@ -243,9 +280,9 @@ func (t *Table) all() iter.Seq2[place, int64] {
 }
 
 // Clamp lowers every offset that is above limit, the end of its queue, to it,
-// those of resets too, and returns how many it lowered. limit is called without a lock, once per
-// topic and queue. Without it, messages stored after a crash that cost the log
-// its tail would count as consumed.
+// those of resets and a slave's own too, and returns how many it lowered. limit is
+// called without a lock. Without it, messages stored after a crash that cost the log
+// its tail, or by a new master that never had it, would count as consumed.
 func (t *Table) Clamp(limit func(topic string, queue int) int64) (n int) {
 	cells := make(map[Key][]*atomic.Int64)
 	t.mu.RLock()
@@ -270,8 +307,7 @@ func (t *Table) Clamp(limit func(topic string, queue int) int64) (n int) {
 	resets := maps.Clone(t.resets)
 	t.mu.RUnlock()
 	for at, offset := range resets {
-		if end := max(limit(at.topic, at.queue), 0); offset > end {
-			t.Reset(at.group, at.topic, at.queue, end)
+		if end := max(limit(at.topic, at.queue), 0); offset > end && t.lowerReset(at, offset, end) {
 			n++
 		}
 	}
@@ -287,61 +323,53 @@ func (t *Table) Persist() error {
 	if !t.dirty.Swap(false) || t.file == nil {
 		return nil
 	}
-	if err := t.file.Save(t.encode()); err != nil {
+	all, own := t.snapshot()
+	if err := t.file.Save(encode(all, own)); err != nil {
 		t.dirty.Store(true)
 		return fmt.Errorf("consumer offsets: %w", err)
 	}
+	t.saved.Store(all.Moved)
 	return nil
 }
 
-// encode writes one line per topic and group, sorted, so that people can read
-// and compare files.
-func (t *Table) encode() []byte {
-	out := encodeTable([]byte(`{"offsetTable":{`), t.all())
-	t.mu.RLock()
-	resets := maps.Clone(t.resets)
-	t.mu.RUnlock()
-	if len(resets) > 0 {
-		out = encodeTable(append(out, `,"resetOffsetTable":{`...), maps.All(resets))
+// encode writes one line per topic and group, so that people can read and compare
+// files.
+func encode(t protocol.OffsetTable, own []protocol.GroupOffset) []byte {
+	out := encodeTable([]byte(`{"offsetTable":{`), t.Offsets)
+	if len(t.Resets) > 0 {
+		out = encodeTable(append(out, `,"resetOffsetTable":{`...), t.Resets)
+	}
+	if t.Moved > 0 {
+		out = encodeTable(append(out, `,"movedTable":{`...), t.Moves)
+		out = fmt.Appendf(out, `,"moved":%d,"movedBefore":%d`, t.Moved, t.MovedBefore)
+	}
+	if len(own) > 0 {
+		out = encodeTable(append(out, `,"ownTable":{`...), own)
+	}
+	if t.Version.StateVersion > 0 {
+		out = fmt.Appendf(out, `,"stateVersion":%d`, t.Version.StateVersion)
 	}
 	return append(out, '}')
 }
 
-// encodeTable appends the lines of one table and its closing brace.
-func encodeTable(out []byte, entries iter.Seq2[place, int64]) []byte {
-	type line struct {
-		place
-		offset int64
-	}
-	var lines []line
-	for at, offset := range entries {
-		lines = append(lines, line{at, offset})
-	}
-	slices.SortFunc(lines, func(a, b line) int {
-		if c := strings.Compare(a.topic, b.topic); c != 0 {
-			return c
-		}
-		if c := strings.Compare(a.group, b.group); c != 0 {
-			return c
-		}
-		return cmp.Compare(a.queue, b.queue)
-	})
+// encodeTable appends the lines of one sorted table and its closing brace.
+func encodeTable(out []byte, lines []protocol.GroupOffset) []byte {
 	for i, l := range lines {
-		if i == 0 || lines[i-1].topic != l.topic || lines[i-1].group != l.group {
+		if i == 0 || lines[i-1].Topic != l.Topic || lines[i-1].Group != l.Group {
 			if i > 0 {
 				out = append(out, "},"...)
 			}
 			out = append(out, '\n')
-			name, _ := json.Marshal(l.topic + separator + l.group) // a string always encodes
+			name, _ := json.Marshal(l.Topic + separator + l.Group) // a string always encodes
 			out = append(out, name...)
 			out = append(out, ":{"...)
 		} else {
 			out = append(out, ',')
 		}
 		out = append(out, '"')
-		out = strconv.AppendInt(out, int64(l.queue), 10)
+		out = strconv.AppendInt(out, int64(l.QueueID), 10)
 		out = append(out, `":`...)
-		out = strconv.AppendInt(out, l.offset, 10)
+		out = strconv.AppendInt(out, l.Offset, 10)
 	}
 	if len(lines) > 0 {
 		out = append(out, "}\n"...)

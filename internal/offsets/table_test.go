@@ -118,7 +118,7 @@ func TestEmptyTableIsWrittenOnlyWhenChanged(t *testing.T) {
 	table := open(t, Options{File: path, NoSync: true})
 	require.NoError(t, table.Persist())
 	assert.NoFileExists(t, path)
-	assert.True(t, json.Valid(table.encode()))
+	assert.True(t, json.Valid(encode(table.snapshot())))
 }
 
 func TestPersistWritesOnlyWhenDirty(t *testing.T) {
@@ -227,7 +227,7 @@ func TestST07_OffsetsSurviveDamagedFiles(t *testing.T) {
 		fewer, err := Open(Options{})
 		require.NoError(t, err)
 		fewer.Commit("g", "orders", 0, 13)
-		require.NoError(t, statefile.New(path, true).Save(fewer.encode()))
+		require.NoError(t, statefile.New(path, true).Save(encode(fewer.snapshot())))
 		assert.JSONEq(t, `{"offsetTable":{"orders@g":{"0":13}}}`, content(t, path), "no leftover of the longer version")
 	})
 }
@@ -315,6 +315,7 @@ func TestCommitOfAKnownQueueDoesNotAllocate(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"offsetTable":{"orders@g":{"0":12}}}`))
 	f.Add([]byte(`{"offsetTable":{"@":{"-1":-1}}}`))
+	f.Add([]byte(`{"offsetTable":{"t@g":{"0":60}},"resetOffsetTable":{"t@g":{"0":60}},"movedTable":{"t@g":{"0":2},"t@":{"-1":1}},"moved":3,"movedBefore":1,"ownTable":{"t@g":{"0":2}},"stateVersion":4}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		table, err := Open(Options{})
 		require.NoError(t, err)
@@ -323,11 +324,16 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, err := Open(Options{})
 		require.NoError(t, err)
-		require.NoError(t, again.decode(table.encode()))
+		require.NoError(t, again.decode(encode(table.snapshot())))
 		for at := range table.cells {
 			if !strings.Contains(at.group, separator) && utf8.ValidString(at.group) {
 				require.Equal(t, table.Group(at.group), again.Group(at.group))
 			}
+		}
+		if all, own := table.snapshot(); all.Moved > 0 && all.Version.StateVersion >= 0 {
+			more, same := again.snapshot()
+			require.Equal(t, all, more)
+			require.Equal(t, own, same)
 		}
 	})
 }
@@ -358,6 +364,6 @@ func BenchmarkPersistEncode(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		table.encode()
+		encode(table.snapshot())
 	}
 }
