@@ -117,6 +117,7 @@ type brokerRun struct {
 	reg      *registrar
 	listener protocol.Listener
 	events   *emitter
+	progress *delay.Progress               // of delays, or of the master whose log this is
 	delays   atomic.Pointer[delay.Service] // nil before Start delivers, and for a read-only store
 	differs  differing                     // groups whose members do not all subscribe to the same
 
@@ -320,6 +321,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	r.progress = progress
 	// A damaged store ends, for now, where its damage begins: progress beyond is
 	// kept for the time when it is repaired.
 	if err := r.store.Err(); errors.Is(err, store.ErrReadOnly) {

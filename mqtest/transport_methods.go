@@ -77,6 +77,11 @@ func brokerExchanges() []exchange {
 		{"GetAllTopicConfig", &protocol.GetAllTopicConfigRequest{Page: page}, &protocol.GetAllTopicConfigResponse{Topics: []protocol.TopicConfig{topic, {Name: "U"}}, Version: page.Version, Total: 7}},
 		{"UpdateGroupList", &protocol.UpdateGroupListRequest{Configs: []protocol.GroupConfig{group, protocol.DefaultGroupConfig("H")}}, &protocol.UpdateGroupListResponse{}},
 		{"GetAllGroupConfig", &protocol.GetAllGroupConfigRequest{Page: page}, &protocol.GetAllGroupConfigResponse{Groups: []protocol.GroupConfig{group, protocol.DefaultGroupConfig("H")}, Version: page.Version, Total: 7}},
+		{"GetAllConsumerOffset", &protocol.GetAllConsumerOffsetRequest{Own: []protocol.OwnOffset{{GroupOffset: protocol.GroupOffset{Group: "G", Topic: "T", QueueID: 1, Offset: 12345678901}, Moved: 3}, {GroupOffset: protocol.GroupOffset{Group: "G", Topic: "T", QueueID: 2}}}},
+			&protocol.GetAllConsumerOffsetResponse{OffsetTable: exampleOffsets(page.Version), Position: 9}},
+		{"GetAllDelayOffset", &protocol.GetAllDelayOffsetRequest{}, &protocol.GetAllDelayOffsetResponse{
+			DelayProgress: protocol.DelayProgress{Version: page.Version, Offsets: map[int]int64{1: 5, 18: 6}, Deleted: map[string]map[int]int64{"T": {1: 7, 3: 8}}}, Position: 9,
+		}},
 	}
 }
 
@@ -111,6 +116,16 @@ func nameServerExchanges() []exchange {
 		{"ListKVConfig", &protocol.ListKVConfigRequest{Namespace: "N"}, &protocol.ListKVConfigResponse{Table: map[string]string{"k": "v", "主题": `"x"`}}},
 		{"UpdateNameServerConfig", &protocol.UpdateNameServerConfigRequest{}, &protocol.UpdateNameServerConfigResponse{}},
 		{"GetNameServerConfig", &protocol.GetNameServerConfigRequest{}, &protocol.GetNameServerConfigResponse{Settings: map[string]string{"orderMessageEnable": "true", "x": "a=b"}}},
+	}
+}
+
+func exampleOffsets(version protocol.DataVersion) protocol.OffsetTable {
+	return protocol.OffsetTable{
+		Version: version,
+		Offsets: []protocol.GroupOffset{{Group: "G", Topic: "%RETRY%G", Offset: 1}, {Group: "G", Topic: "T", QueueID: 2, Offset: 7}, {Group: "G", Topic: "T", QueueID: 10, Offset: 12345678901}, {Group: "H", Topic: "T"}},
+		Resets:  []protocol.GroupOffset{{Group: "G", Topic: "T", QueueID: 2, Offset: 7}, {Group: "G", Topic: "T", QueueID: 3, Offset: -1}},
+		Moves:   []protocol.GroupOffset{{Group: "G", QueueID: -1, Offset: 2}, {Topic: "T", QueueID: -1, Offset: 3}, {Group: "G", Topic: "T", QueueID: 2, Offset: 4}},
+		Moved:   5, MovedBefore: 1,
 	}
 }
 

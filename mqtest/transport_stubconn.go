@@ -185,6 +185,16 @@ func (c *stubBrokerConn) GetAllGroupConfig(ctx context.Context, q *protocol.GetA
 	return stubbed[protocol.GetAllGroupConfigResponse](c.session, ctx, "GetAllGroupConfig", q)
 }
 
+// GetAllConsumerOffset is served by the stub.
+func (c *stubBrokerConn) GetAllConsumerOffset(ctx context.Context, q *protocol.GetAllConsumerOffsetRequest) (*protocol.GetAllConsumerOffsetResponse, error) {
+	return stubbed[protocol.GetAllConsumerOffsetResponse](c.session, ctx, "GetAllConsumerOffset", q)
+}
+
+// GetAllDelayOffset is served by the stub.
+func (c *stubBrokerConn) GetAllDelayOffset(ctx context.Context, q *protocol.GetAllDelayOffsetRequest) (*protocol.GetAllDelayOffsetResponse, error) {
+	return stubbed[protocol.GetAllDelayOffsetResponse](c.session, ctx, "GetAllDelayOffset", q)
+}
+
 // stubNameServerConn is a stub's side of a session with a name server.
 type stubNameServerConn struct {
 	protocol.NameServerConn // nil, as that of stubBrokerConn

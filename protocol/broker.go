@@ -50,6 +50,8 @@ type BrokerConn interface {
 	GetAllTopicConfig(context.Context, *GetAllTopicConfigRequest) (*GetAllTopicConfigResponse, error)
 	UpdateGroupList(context.Context, *UpdateGroupListRequest) (*UpdateGroupListResponse, error)
 	GetAllGroupConfig(context.Context, *GetAllGroupConfigRequest) (*GetAllGroupConfigResponse, error)
+	GetAllConsumerOffset(context.Context, *GetAllConsumerOffsetRequest) (*GetAllConsumerOffsetResponse, error)
+	GetAllDelayOffset(context.Context, *GetAllDelayOffsetRequest) (*GetAllDelayOffsetResponse, error)
 	Close() error
 }
 

@@ -28,6 +28,8 @@ const (
 	CodeNotifyConsumerIDsChanged Code = 40
 	CodeLockQueues               Code = 41
 	CodeUnlockQueues             Code = 42
+	CodeGetAllConsumerOffset     Code = 43
+	CodeGetAllDelayOffset        Code = 45
 	CodeCheckClientConfig        Code = 46
 	CodePutKVConfig              Code = 100
 	CodeGetKVConfig              Code = 101

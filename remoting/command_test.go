@@ -100,6 +100,11 @@ func examplesOf() []example {
 		exchange(getAllTopicConfig(), protocol.GetAllTopicConfigRequest{Page: page}, protocol.GetAllTopicConfigResponse{Topics: []protocol.TopicConfig{topic, {Name: "U"}}, Version: version, Total: 7}),
 		exchange(updateGroupList(), protocol.UpdateGroupListRequest{Configs: []protocol.GroupConfig{group, protocol.DefaultGroupConfig("H")}}, protocol.UpdateGroupListResponse{}),
 		exchange(getAllGroupConfig(), protocol.GetAllGroupConfigRequest{Page: page}, protocol.GetAllGroupConfigResponse{Groups: []protocol.GroupConfig{group, protocol.DefaultGroupConfig("H")}, Version: version, Total: 7}),
+		exchange(getAllConsumerOffset(), protocol.GetAllConsumerOffsetRequest{Own: []protocol.OwnOffset{{GroupOffset: protocol.GroupOffset{Group: "G", Topic: "T", QueueID: 1, Offset: 12345678901}, Moved: 3}, {GroupOffset: protocol.GroupOffset{Group: "G", Topic: "T", QueueID: 2}}}},
+			protocol.GetAllConsumerOffsetResponse{OffsetTable: exampleOffsets(version), Position: 9}),
+		exchange(getAllDelayOffset(), protocol.GetAllDelayOffsetRequest{}, protocol.GetAllDelayOffsetResponse{
+			DelayProgress: protocol.DelayProgress{Version: version, Offsets: map[int]int64{1: 5, 18: 6}, Deleted: map[string]map[int]int64{"T": {1: 7, 3: 8}}}, Position: 9,
+		}),
 		exchange(getConsumerRunningInfo(), protocol.GetConsumerRunningInfoRequest{Group: "G", ClientID: "id", Stacks: true}, running),
 
 		exchange(registerBroker(), protocol.RegisterBrokerRequest{
@@ -348,6 +353,16 @@ func TestOnewayRequestsAreNeverAnswered(t *testing.T) {
 	assert.Nil(t, sendMessage().serve(t.Context(), recordedBroker{r}, site{}, f))
 	assert.Len(t, r.called, 1)
 	assert.Nil(t, sendMessage().serve(t.Context(), recordedBroker{r}, site{}, &Frame{Code: 310, Flag: FlagOneway}), "not even with an error")
+}
+
+func exampleOffsets(version protocol.DataVersion) protocol.OffsetTable {
+	return protocol.OffsetTable{
+		Version: version,
+		Offsets: []protocol.GroupOffset{{Group: "G", Topic: "%RETRY%G", Offset: 1}, {Group: "G", Topic: "T", QueueID: 2, Offset: 7}, {Group: "G", Topic: "T", QueueID: 10, Offset: 12345678901}, {Group: "H", Topic: "T"}},
+		Resets:  []protocol.GroupOffset{{Group: "G", Topic: "T", QueueID: 2, Offset: 7}, {Group: "G", Topic: "T", QueueID: 3, Offset: -1}},
+		Moves:   []protocol.GroupOffset{{Group: "G", QueueID: -1, Offset: 2}, {Topic: "T", QueueID: -1, Offset: 3}, {Group: "G", Topic: "T", QueueID: 2, Offset: 4}},
+		Moved:   5, MovedBefore: 1,
+	}
 }
 
 func TestEmptyListsAreWritten(t *testing.T) {

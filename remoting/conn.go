@@ -147,6 +147,14 @@ func (c brokerClient) GetAllGroupConfig(ctx context.Context, q *protocol.GetAllG
 	return call(c.client, ctx, getAllGroupConfig(), q)
 }
 
+func (c brokerClient) GetAllConsumerOffset(ctx context.Context, q *protocol.GetAllConsumerOffsetRequest) (*protocol.GetAllConsumerOffsetResponse, error) {
+	return call(c.client, ctx, getAllConsumerOffset(), q)
+}
+
+func (c brokerClient) GetAllDelayOffset(ctx context.Context, q *protocol.GetAllDelayOffsetRequest) (*protocol.GetAllDelayOffsetResponse, error) {
+	return call(c.client, ctx, getAllDelayOffset(), q)
+}
+
 // nameServerClient is a caller's side of a session with a name server.
 type nameServerClient struct{ *client }
 

@@ -160,6 +160,14 @@ func (s recordedBroker) GetAllGroupConfig(context.Context, *protocol.GetAllGroup
 	return note[protocol.GetAllGroupConfigResponse](s.r, "GetAllGroupConfig")
 }
 
+func (s recordedBroker) GetAllConsumerOffset(context.Context, *protocol.GetAllConsumerOffsetRequest) (*protocol.GetAllConsumerOffsetResponse, error) {
+	return note[protocol.GetAllConsumerOffsetResponse](s.r, "GetAllConsumerOffset")
+}
+
+func (s recordedBroker) GetAllDelayOffset(context.Context, *protocol.GetAllDelayOffsetRequest) (*protocol.GetAllDelayOffsetResponse, error) {
+	return note[protocol.GetAllDelayOffsetResponse](s.r, "GetAllDelayOffset")
+}
+
 type recordedNameServer struct{ r *recorder }
 
 func (s recordedNameServer) Close() error { return nil }

@@ -74,6 +74,22 @@ func documented() map[string]struct {
 			func(*testing.T) *Frame {
 				return responseOf(getAllTopicConfig(), nil, &protocol.GetAllTopicConfigResponse{Topics: []protocol.TopicConfig{topic}, Version: version, Total: 1})
 			}, responseAgain(getAllTopicConfig())},
+		"43 GET_ALL_CONSUMER_OFFSET": {`{"dataVersion":` + versionText + `,"offsetTable":{"%RETRY%G@G":{"0":1},"T@G":{"2":7,"10":12345678901},"T@H":{"0":0}},"resetOffsetTable":{"T@G":{"2":7,"3":-1}},"movedTable":{"@G":{"-1":2},"T@":{"-1":3},"T@G":{"2":4}},"moved":5,"movedBefore":1}`,
+			func(*testing.T) *Frame {
+				return responseOf(getAllConsumerOffset(), nil, &protocol.GetAllConsumerOffsetResponse{OffsetTable: exampleOffsets(version)})
+			}, responseAgain(getAllConsumerOffset())},
+		"43 GET_ALL_CONSUMER_OFFSET, of a broker where nothing was moved": {`{"dataVersion":` + versionText + `,"offsetTable":{}}`,
+			func(*testing.T) *Frame {
+				return responseOf(getAllConsumerOffset(), nil, &protocol.GetAllConsumerOffsetResponse{OffsetTable: protocol.OffsetTable{Version: version}})
+			}, responseAgain(getAllConsumerOffset())},
+		"43 GET_ALL_CONSUMER_OFFSET, with a slave's own": {`{"ownOffsets":[{"group":"G","moved":3,"offset":7,"queueId":1,"topic":"T"}]}`,
+			func(*testing.T) *Frame {
+				return getAllConsumerOffset().request(&protocol.GetAllConsumerOffsetRequest{Own: []protocol.OwnOffset{{GroupOffset: protocol.GroupOffset{Group: "G", Topic: "T", QueueID: 1, Offset: 7}, Moved: 3}}})
+			}, requestAgain(getAllConsumerOffset())},
+		"45 GET_ALL_DELAY_OFFSET": {`{"dataVersion":` + versionText + `,"offsetTable":{"1":120,"18":2},"deletedTopics":{"T":{"3":8}}}`,
+			func(*testing.T) *Frame {
+				return responseOf(getAllDelayOffset(), nil, &protocol.GetAllDelayOffsetResponse{DelayProgress: protocol.DelayProgress{Version: version, Offsets: map[int]int64{1: 120, 18: 2}, Deleted: map[string]map[int]int64{"T": {3: 8}}}})
+			}, responseAgain(getAllDelayOffset())},
 		"200 UPDATE_AND_CREATE_SUBSCRIPTIONGROUP": {groupText,
 			func(*testing.T) *Frame { return updateGroup().request(&protocol.UpdateGroupRequest{Config: group}) }, requestAgain(updateGroup())},
 		"225 UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST": {`{"groupConfigList":[` + groupText + `]}`,

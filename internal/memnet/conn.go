@@ -147,6 +147,14 @@ func (b *brokerConn) GetAllGroupConfig(ctx context.Context, r *protocol.GetAllGr
 	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetAllGroupConfig)
 }
 
+func (b *brokerConn) GetAllConsumerOffset(ctx context.Context, r *protocol.GetAllConsumerOffsetRequest) (*protocol.GetAllConsumerOffsetResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetAllConsumerOffset)
+}
+
+func (b *brokerConn) GetAllDelayOffset(ctx context.Context, r *protocol.GetAllDelayOffsetRequest) (*protocol.GetAllDelayOffsetResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetAllDelayOffset)
+}
+
 // nameServerConn is a caller's side of a session with a name server.
 type nameServerConn struct{ conn[protocol.NameServerConn] }
 
