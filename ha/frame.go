@@ -105,11 +105,16 @@ type masterHello struct {
 	epoch      int64
 	first, end int64
 	confirmed  int64
-	keep       int64 // position up to which the slave keeps its log
-	begin      int64 // 0, or the position at which its log begins anew: a state frame follows
-	summed     bool  // sum is that of the master's record at keep
-	sum        uint32
+	keep       int64       // position up to which the slave keeps its log
+	begin      int64       // 0, or the position at which its log begins anew: a state frame follows
+	sums       []recordSum // of the master's records at keep and before, newest first
 	epochs     []Epoch
+}
+
+// recordSum is the CRC-32C of the record at a position.
+type recordSum struct {
+	position int64
+	sum      uint32
 }
 
 // dataHead begins a data frame. Then come the sizes of the records, u32 each, then
@@ -204,8 +209,11 @@ func appendMasterHello(b []byte, h *masterHello) []byte {
 	b = beginFrame(b, kindMasterHello)
 	b = appendInts(b, h.id, h.epoch, h.first, h.end, h.confirmed)
 	b = appendInts(b, h.keep, h.begin)
-	b = append(b, flag(h.summed))
-	b = binary.BigEndian.AppendUint32(b, h.sum)
+	b = append(b, byte(len(h.sums)))
+	for _, s := range h.sums {
+		b = appendInts(b, s.position)
+		b = binary.BigEndian.AppendUint32(b, s.sum)
+	}
 	b = appendEpochs(b, h.epochs)
 	return endFrame(b, start)
 }
@@ -215,8 +223,12 @@ func parseMasterHello(body []byte) (*masterHello, error) {
 	h := &masterHello{}
 	r.ints(&h.id, &h.epoch, &h.first, &h.end, &h.confirmed)
 	r.ints(&h.keep, &h.begin)
-	h.summed = r.flag()
-	h.sum = r.u32()
+	for range r.byte() {
+		var s recordSum
+		r.ints(&s.position)
+		s.sum = r.u32()
+		h.sums = append(h.sums, s)
+	}
 	h.epochs = r.epochs()
 	return h, r.done(kindMasterHello)
 }

@@ -32,7 +32,7 @@ func someSlaveHello() *slaveHello {
 
 func someMasterHello() *masterHello {
 	return &masterHello{
-		id: 1, epoch: 6, first: 4, end: 12, confirmed: 11, keep: 9, begin: 4, summed: true, sum: 0xdeadbeef,
+		id: 1, epoch: 6, first: 4, end: 12, confirmed: 11, keep: 9, begin: 4, sums: []recordSum{{9, 0xdeadbeef}, {8, 1}},
 		epochs: []Epoch{{1, 4}, {5, 7}, {6, 10}},
 	}
 }
@@ -228,7 +228,7 @@ func FuzzWire(f *testing.F) {
 	binary.BigEndian.PutUint32(huge[8:], crc32.Checksum(huge[:8], castagnoli))
 	f.Add(huge, uint16(100))
 	f.Fuzz(func(t *testing.T, in []byte, piece uint16) {
-		w := newWire(&scripted{in: in, piece: int(piece)%512 + 1}, DefaultHousekeeping, func(frameKind) int { return 64 << 20 })
+		w := newWire(&scripted{in: in, piece: int(piece)%512 + 1}, readBytes, DefaultHousekeeping, func(frameKind) int { return 64 << 20 })
 		taken := 0
 		for {
 			kind, b, err := w.next(w.lastWrite.Add(DefaultHeartbeat))

@@ -21,7 +21,8 @@ type ReceiverConfig struct {
 	ID, Incarnation int64  // of this replica
 	Log             SlaveLog
 	Promises        Promises
-	// Dial connects to the master, wherever it is now.
+	// Dial connects to the master, wherever it is now. Its ctx ends when Dial has
+	// returned, or with the housekeeping time.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// FromLastFile: an empty log begins with the master's last file, not with the
 	// oldest one (Java: isSyncFromLastFile).
@@ -36,7 +37,7 @@ type ReceiverConfig struct {
 	MaxFrameBytes int           // DefaultMaxFrameBytes
 
 	// OnEvent, when not nil, is told what happens, by the goroutine of Run and without
-	// any lock; it delays it.
+	// any lock; it delays it, and must not wait for its end.
 	OnEvent func(Event)
 }
 
@@ -145,13 +146,15 @@ func (r *Receiver) Run(ctx context.Context) {
 
 // connect follows on one connection to its end, which is always an error.
 func (r *Receiver) connect(ctx context.Context) (followed bool, addr string, err error) {
-	conn, err := r.cfg.Dial(ctx)
+	dialling, cancel := context.WithTimeout(ctx, r.cfg.Housekeeping)
+	conn, err := r.cfg.Dial(dialling)
+	cancel()
 	if err != nil {
 		err = fmt.Errorf("ha: the master cannot be reached: %w", err)
 		r.lost(err)
 		return false, "", err
 	}
-	w := newWire(conn, r.cfg.Housekeeping, func(k frameKind) int {
+	w := newWire(conn, readBytes, r.cfg.Housekeeping, func(k frameKind) int {
 		switch k {
 		case kindMasterHello:
 			return maxHelloBytes
@@ -292,18 +295,20 @@ func (f *follower) agree(ctx context.Context, mine *slaveHello) error {
 		return parted
 	case keep != m.keep || keep == 0 && m.begin == 0 && (mine.end > 0 || mine.first > 1) || keep > 0 && m.begin > 0:
 		return fmt.Errorf("ha: the master at %s lets this log end at %d and begin at %d, by its epochs it ends at %d: %w", f.wire.peer(), m.keep, m.begin, keep, ErrBadEpochs)
-	case keep < confirmed && keep > 0 || keep == 0 && confirmed >= max(mine.first, 1):
-		return fmt.Errorf("ha: the log of the master at %s, of epoch %d, has records up to %d in common with this one, of which %d are confirmed; find out which of the replicas has them, and make it master: %w", f.wire.peer(), m.epoch, keep, confirmed, ErrConfirmedMissing)
 	}
-	if m.summed && keep > 0 {
-		sum, ok, err := recordSum(cfg.Log, keep)
+	if keep > 0 {
+		common, err := f.compare(keep)
 		if err != nil {
 			return err
 		}
-		if ok && sum != m.sum {
+		if common < keep && (m.epoch > 0 || common < mine.first) {
 			return fmt.Errorf("ha: by their epochs the logs of this slave (%s) and of the master at %s (%s) agree up to %d, but their records there differ; if one of them is of another group, or was salvaged, clear it: %w",
 				epochsText(mine.epochs), f.wire.peer(), epochsText(m.epochs), keep, ErrDiverged)
 		}
+		keep = common
+	}
+	if parted == nil && (keep < confirmed && keep > 0 || keep == 0 && confirmed >= max(mine.first, 1)) {
+		return fmt.Errorf("ha: the log of the master at %s, of epoch %d, has records up to %d in common with this one, whose first %d are confirmed; find out which of the replicas has them, and make it master: %w", f.wire.peer(), m.epoch, keep, confirmed, ErrConfirmedMissing)
 	}
 	// Before the first ack under it. From here on no other master is followed.
 	if m.epoch > cfg.Promises.Highest() {
@@ -323,6 +328,29 @@ func (f *follower) agree(ctx context.Context, mine *slaveHello) error {
 		cfg.OnEvent(Truncated{From: mine.end, To: keep, Epoch: m.epoch})
 	}
 	return f.checkEnd()
+}
+
+// compare is the last position up to keep at which the records of both logs are known to
+// be the same; 0: they differ everywhere; keep itself when the master told of none.
+func (f *follower) compare(keep int64) (int64, error) {
+	common := keep
+	for _, s := range f.master.sums {
+		if s.position > common || s.position < 1 {
+			return 0, fmt.Errorf("ha: from %s: %w: the sum of a record at %d, after %d", f.wire.peer(), ErrBadFrame, s.position, common)
+		}
+		sum, ok, err := sumOf(f.r.cfg.Log, s.position)
+		if err != nil {
+			return 0, err
+		}
+		if !ok || sum == s.sum {
+			return s.position, nil
+		}
+		common = s.position - 1
+	}
+	if common < keep {
+		return 0, nil
+	}
+	return keep, nil
 }
 
 // beginAnew drops the log and makes it begin where the master says.

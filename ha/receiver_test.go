@@ -137,6 +137,47 @@ func TestHA02_ASlaveAheadOfItsMasterIsCutToIt(t *testing.T) {
 	})
 }
 
+// Without elections nothing but the records tells that a master has lost its tail, and
+// has written others since.
+func TestAMasterThatHasLostItsTailAndWroteOnIsFollowed(t *testing.T) {
+	for _, c := range []struct{ common, lost, anew int }{{100, 1, 1}, {100, 1, 50}, {100, 40, 7}, {100, 40, 200}, {1, 30, 30}, {0, 30, 30}, {0, 1, 1}} {
+		bubble(t, fmt.Sprint(c), func(t *testing.T) {
+			n := newTestNet(t)
+			master, slave := newMemLog(), newMemLog()
+			for range c.common {
+				master.write(0, 100)
+				slave.write(0, 100)
+			}
+			for range c.lost {
+				slave.write(0, 200)
+			}
+			for range c.anew {
+				master.write(0, 300)
+			}
+			m := startMaster(t, master, n, 0, nil)
+			s := startSlave(t, slave, n, 1, nil)
+			time.Sleep(time.Minute)
+			if c.common == 0 {
+				assert.ErrorIs(t, s.Status().Err, ErrDiverged)
+				assert.EqualValues(t, c.lost, slave.end())
+				return
+			}
+			requireSame(t, master, slave)
+			cut := lastOf[Truncated](&s.rec)
+			assert.LessOrEqual(t, cut.To, int64(c.common))
+			assert.GreaterOrEqual(t, cut.To, int64(c.common-min(c.lost, c.anew)), "about as much as had to go")
+			m.log.writeMany(0, 3)
+			synctest.Wait()
+			requireSame(t, master, slave)
+			s.stop()
+			again := startSlave(t, slave, n, 1, nil)
+			synctest.Wait()
+			requireSame(t, master, slave)
+			assert.Empty(t, eventsOf[Truncated](&again.rec))
+		})
+	}
+}
+
 func TestANewSlaveBeginsWithTheOldestFileOrTheLastOne(t *testing.T) {
 	for _, last := range []bool{false, true} {
 		bubble(t, fmt.Sprintf("last %v", last), func(t *testing.T) {
@@ -396,7 +437,7 @@ func tooLarge() []byte {
 func rawMaster(t testing.TB, l net.Listener) *rawPeer {
 	conn, err := l.Accept()
 	require.NoError(t, err)
-	p := &rawPeer{t, newWire(conn, time.Hour, anyFrame)}
+	p := &rawPeer{t, newWire(conn, readBytes, time.Hour, anyFrame)}
 	p.read(kindSlaveHello)
 	return p
 }
@@ -426,7 +467,7 @@ func TestASlaveBelievesNoMasterThatContradictsItself(t *testing.T) {
 		"a longer keep":                 {func(h *masterHello) { h.keep = 5 }, nil, ErrBadEpochs},
 		"to begin anew":                 {func(h *masterHello) { h.keep, h.begin = 0, 5 }, nil, ErrBadEpochs},
 		"to begin anew and to keep":     {func(h *masterHello) { h.begin = 5 }, nil, ErrBadEpochs},
-		"another record":                {func(h *masterHello) { h.summed = true }, nil, ErrDiverged},
+		"another record":                {func(h *masterHello) { h.sums = []recordSum{{4, 1}, {2, 1}} }, nil, ErrDiverged},
 		"a shorter log":                 {func(h *masterHello) { h.end, h.keep, h.epochs = 2, 2, h.epochs[:1] }, nil, ErrConfirmedMissing},
 		"records behind a gap":          {nil, data(6, 4, 3, 10, 1), ErrBadFrame},
 		"records once more":             {nil, data(4, 4, 3, 10, 1), ErrBadFrame},

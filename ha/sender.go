@@ -19,7 +19,8 @@ type sender struct {
 	wire  *wire
 	hello *slaveHello
 	conn  ConnID
-	anew  bool // its log begins anew
+	anew  bool        // its log begins anew
+	sums  []recordSum // that it was told
 	since time.Time
 
 	wake  chan struct{} // capacity 1: one of these is not true any more
@@ -37,7 +38,7 @@ type sender struct {
 
 // serve serves a connection to its end.
 func (s *Slaves) serve(ctx context.Context, conn net.Conn) {
-	w := newWire(conn, s.cfg.Housekeeping, func(k frameKind) int {
+	w := newWire(conn, ackReadBytes, s.cfg.Housekeeping, func(k frameKind) int {
 		switch k {
 		case kindSlaveHello:
 			return maxHelloBytes
@@ -80,9 +81,10 @@ func (p *sender) run() error {
 	switch {
 	case err != nil:
 		return err
-	case a.position != p.next-1:
+	case a.position != p.next-1 && !slices.ContainsFunc(p.sums, func(s recordSum) bool { return s.position == a.position }):
 		return fmt.Errorf("ha: replica %d acknowledges %d, its log was to end at %d: %w", p.hello.id, a.position, p.next-1, ErrImpossibleAck)
 	}
+	p.next = a.position + 1
 	if err := p.acked(a); err != nil {
 		return err
 	}
@@ -157,7 +159,7 @@ func (s *Slaves) judge(h *slaveHello) (*masterHello, []byte, error) {
 	switch {
 	case err == nil && keep > 0:
 		a.keep = keep
-		a.sum, a.summed, err = recordSum(s.cfg.Log, keep)
+		a.sums, err = s.sums(first, keep)
 		return a, nil, err
 	case err != nil && !errors.Is(err, ErrTooFarBehind):
 		return nil, nil, err
@@ -178,12 +180,40 @@ func (s *Slaves) judge(h *slaveHello) (*masterHello, []byte, error) {
 	return a, state, nil
 }
 
-// recordSum is the CRC-32C of a record, if the log has it still: two logs that have an
-// epoch in common by name only differ there.
-func recordSum(l Log, position int64) (sum uint32, ok bool, err error) {
+// sums are what the slave compares its own records with. Epochs tell logs apart whose
+// masters were elected. Without elections there is one epoch, whatever happens: a master
+// that has lost its tail to a power failure, and has written since, has others in its
+// place. What two logs have in common is a beginning of both, so a few records, further
+// and further from the end, tell about where it ends; what is cut too much comes again.
+func (s *Slaves) sums(first, keep int64) ([]recordSum, error) {
+	var sums []recordSum
+	if keep < first {
+		return nil, nil
+	}
+	for back := int64(0); ; back = max(1, 2*back) {
+		position := max(first, keep-back)
+		sum, ok, err := sumOf(s.cfg.Log, position)
+		switch {
+		case err != nil:
+			return nil, err
+		case ok:
+			sums = append(sums, recordSum{position, sum})
+		}
+		if s.cfg.InSync.Epoch > 0 || position == first {
+			return sums, nil
+		}
+	}
+}
+
+// sumOf is the CRC-32C of a record, if the log has it still.
+func sumOf(l Log, position int64) (sum uint32, ok bool, err error) {
+	first, end := l.Bounds()
+	if position < first || position > end {
+		return 0, false, nil
+	}
 	b, err := l.Read(position, 1)
 	if err != nil {
-		if first, _ := l.Bounds(); position < first {
+		if first, _ = l.Bounds(); position < first {
 			return 0, false, nil
 		}
 		return 0, false, fmt.Errorf("ha: reading the record at %d: %w", position, err)
@@ -198,7 +228,7 @@ func recordSum(l Log, position int64) (sum uint32, ok bool, err error) {
 // connection, which is ended.
 func (p *sender) join(a *masterHello) error {
 	s := p.s
-	p.next, p.anew = max(a.keep+1, a.begin), a.begin > 0
+	p.next, p.anew, p.sums = max(a.keep+1, a.begin), a.begin > 0, a.sums
 	var older *sender
 	now := time.Now()
 	s.mu.Lock()

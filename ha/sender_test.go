@@ -25,7 +25,7 @@ func anyFrame(frameKind) int { return 1 << 20 }
 func rawSlave(t testing.TB, n *testNet) *rawPeer {
 	conn, err := n.dial(context.Background())
 	require.NoError(t, err)
-	return &rawPeer{t, newWire(conn, time.Hour, anyFrame)}
+	return &rawPeer{t, newWire(conn, readBytes, time.Hour, anyFrame)}
 }
 
 func (p *rawPeer) send(b []byte) { require.NoError(p.t, p.wire.write(b, time.Hour)) }

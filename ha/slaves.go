@@ -34,7 +34,8 @@ const (
 // SlavesConfig is what a master tells of itself. Zero values are the defaults.
 type SlavesConfig struct {
 	Cluster, Group string // slaves of others are refused; up to 255 bytes each
-	// InSync is the beginning of the in-sync set; its ID and Epoch are the master's.
+	// InSync is the beginning of the in-sync set; its ID and Epoch are the master's, and
+	// its End is where the log ends: Written is told of all that comes after.
 	InSync InSyncConfig
 	Log    MasterLog
 	// SyncFlush: what the master itself has counts as Durable tells it, not as Written
@@ -48,7 +49,8 @@ type SlavesConfig struct {
 	MaxFrameBytes int           // DefaultMaxFrameBytes
 
 	// OnEvent, when not nil, is told what happens, by the goroutine of a connection
-	// and without any lock. It delays that connection only.
+	// and without any lock. It delays that connection only, and must not wait for the
+	// end of Serve.
 	OnEvent func(Event)
 	// OnConfirmed, when not nil, is told what is confirmed, as it grows: not each
 	// value, but the last one always. It is called by one goroutine and may block.

@@ -11,9 +11,12 @@ import (
 )
 
 const (
-	// readBytes is the buffer of a connection, and what a slave writes to its log at a
-	// time when more is there than one frame.
+	// readBytes is the buffer of a slave, and what it writes to its log at a time when
+	// more is there than one frame.
 	readBytes = 256 << 10
+	// ackReadBytes is the buffer of a master: anybody may connect, and hellos and acks
+	// are small.
+	ackReadBytes = 4 << 10
 	// writeBytes is what is written to a connection at a time: each such piece has the
 	// housekeeping time to go.
 	writeBytes = 64 << 10
@@ -36,6 +39,7 @@ type wire struct {
 	done    chan struct{}         // closed by stop
 
 	// What the reader has: bodies of frames lie in buf, unread is buf[r:w].
+	size  int // of buf to begin with
 	buf   []byte
 	r, w  int
 	quiet time.Duration // that was waited in vain since the last byte
@@ -45,10 +49,10 @@ type wire struct {
 	torn      bool // a frame was begun and not ended
 }
 
-// newWire begins to use a connection, whose frames may have up to limit bytes, 0 where
-// a kind is never due. Its end is the caller's: close.
-func newWire(conn net.Conn, silence time.Duration, limit func(frameKind) int) *wire {
-	return &wire{conn: conn, silence: silence, limit: limit, done: make(chan struct{}), lastWrite: time.Now()}
+// newWire begins to use a connection, with a buffer of a size, whose frames may have up to
+// limit bytes, 0 where a kind is not due. Its end is the caller's: close.
+func newWire(conn net.Conn, size int, silence time.Duration, limit func(frameKind) int) *wire {
+	return &wire{conn: conn, size: size, silence: silence, limit: limit, done: make(chan struct{}), lastWrite: time.Now()}
 }
 
 // stop makes whoever reads or writes return an error: the first one given to stop.
@@ -121,7 +125,7 @@ func (w *wire) take() (kind frameKind, body []byte, whole bool, err error) {
 func (w *wire) fill(until time.Time) error {
 	switch free := len(w.buf) - w.w; {
 	case w.buf == nil:
-		w.buf = make([]byte, readBytes)
+		w.buf = make([]byte, w.size)
 	case w.r > 0 && free < len(w.buf)/2: // what is unread is a part of one frame
 		w.w = copy(w.buf, w.buf[w.r:w.w])
 		w.r = 0
