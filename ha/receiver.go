@@ -117,7 +117,8 @@ func (r *Receiver) Status() ReceiverStatus {
 
 // Run follows the master until ctx ends, and returns when the log is not used any more.
 // It dials again whatever went wrong, at longer and longer intervals: what it was
-// refused for may be repaired on the other side.
+// refused for may be repaired on the other side. The master is told of the end, unless
+// ctx ends with a cause of its own: then the connection breaks off, as in a crash.
 func (r *Receiver) Run(ctx context.Context) {
 	pause := time.Duration(0)
 	said := ""
@@ -163,7 +164,7 @@ func (r *Receiver) connect(ctx context.Context) (followed bool, addr string, err
 		}
 		return 0
 	})
-	detach := context.AfterFunc(ctx, func() { w.stop(ErrStopped) })
+	detach := context.AfterFunc(ctx, func() { w.stop(endOf(ctx)) })
 	f := &follower{r: r, wire: w}
 	err = f.run(ctx)
 	detach()

@@ -47,7 +47,7 @@ func (s *Slaves) serve(ctx context.Context, conn net.Conn) {
 		}
 		return 0
 	})
-	detach := context.AfterFunc(ctx, func() { w.stop(ErrStopped) })
+	detach := context.AfterFunc(ctx, func() { w.stop(endOf(ctx)) })
 	p := &sender{s: s, wire: w, since: time.Now(), wake: make(chan struct{}, 1)}
 	err := p.run()
 	p.leave()

@@ -139,7 +139,9 @@ func NewSlaves(cfg SlavesConfig) (*Slaves, error) {
 
 // Serve takes the connections of slaves until ctx ends, or the listener fails, which it
 // returns. It closes the listener, and returns when all connections have ended and
-// nobody waits any more: whoever waits, or would, gets [ErrStopped].
+// nobody waits any more: whoever waits, or would, gets [ErrStopped]. Slaves are told of
+// the end, which may take a second, unless ctx ends with a cause of its own: then their
+// connections break off, as in a crash.
 func (s *Slaves) Serve(ctx context.Context, l net.Listener) error {
 	asked := ctx
 	ctx, cancel := context.WithCancel(ctx)

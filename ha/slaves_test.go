@@ -2,6 +2,7 @@ package ha
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -401,6 +402,38 @@ func TestStatusTellsHowFarEachSlaveIs(t *testing.T) {
 		assert.Zero(t, m.Status().Slaves[0].BytesPerSecond)
 		assert.EqualValues(t, 14, s.Status().MasterEnd)
 	})
+}
+
+// A crash says nothing, and waits for nobody.
+func TestAnEndWithACauseBreaksOff(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		bubble(t, fmt.Sprintf("crash %v", crash), func(t *testing.T) {
+			n := newTestNet(t)
+			l := newMemLog()
+			s, err := NewSlaves(SlavesConfig{Cluster: "c", Group: "g", Log: l})
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancelCause(context.Background())
+			served := make(chan error, 1)
+			listener := n.listen()
+			go func() { served <- s.Serve(ctx, listener) }()
+			slave := startSlave(t, newMemLog(), n, 1, nil)
+			synctest.Wait()
+			require.True(t, slave.Status().Connected)
+			begun := time.Now()
+			if crash {
+				cancel(assert.AnError)
+			} else {
+				cancel(nil)
+			}
+			assert.NoError(t, <-served)
+			synctest.Wait()
+			assert.Equal(t, !crash, errors.Is(slave.Status().Err, ErrStopped))
+			if crash {
+				assert.Zero(t, time.Since(begun))
+			}
+			assert.Error(t, slave.Status().Err)
+		})
+	}
 }
 
 func TestConfigsNameAllThatIsWrongWithThem(t *testing.T) {

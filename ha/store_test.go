@@ -3,6 +3,7 @@ package ha
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +19,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pocketmq/pocketmq/internal/memnet"
 	"github.com/pocketmq/pocketmq/message"
+	"github.com/pocketmq/pocketmq/protocol"
 	"github.com/pocketmq/pocketmq/store"
 )
 
@@ -296,6 +300,56 @@ func TestAStoreThatIsTooFarBehindBeginsAnew(t *testing.T) {
 		}
 		slave.await(t, 605)
 		requireSameStore(t, master, slave)
+	})
+}
+
+// The streams of clusters in memory, under the rules of their links.
+func TestSlavesFollowOverStreamsInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := memnet.New()
+		listener, err := n.ListenStream(t.Context(), protocol.Listen{Node: "a/0"})
+		require.NoError(t, err)
+		dial := func(ctx context.Context) (net.Conn, error) {
+			return n.DialStream(ctx, protocol.Dial{Node: "a/1", Addr: listener.Addr().String()})
+		}
+		m := &testMaster{log: newMemLog()}
+		m.log.beginEpoch(1)
+		m.Slaves, err = NewSlaves(SlavesConfig{Log: m.log, InSync: InSyncConfig{Epoch: 1, MaxLag: time.Minute}, OnEvent: m.rec.add})
+		require.NoError(t, err)
+		m.log.written = m.Written
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		served := make(chan error, 1)
+		go func() { served <- m.Serve(ctx, listener) }()
+		own := newMemLog()
+		s := startSlave(t, own, newTestNet(t), 1, func(c *ReceiverConfig) { c.Cluster, c.Group, c.Dial = "", "", dial })
+		for _, rule := range []func(){
+			func() {},
+			func() { n.Cut("a/0", "a/1") },
+			func() { n.Drop("a/0", "a/1") },
+			func() { n.CutOneWay("a/0", "a/1") },
+			func() { n.CutOneWay("a/1", "a/0") },
+			func() { n.Delay("a/0", "a/1", 30*time.Millisecond) },
+		} {
+			rule()
+			for range 50 {
+				m.log.write(1, 700, 5000)
+				time.Sleep(time.Second)
+			}
+			n.HealAll()
+			time.Sleep(30 * time.Second)
+			requireSame(t, m.log, own)
+		}
+		assert.ErrorIs(t, eventsOf[MasterDisconnected](&s.rec)[0].Err, syscall.ECONNRESET, "cut")
+		silent := 0
+		for _, gone := range eventsOf[SlaveDisconnected](&m.rec) {
+			if errors.Is(gone.Err, ErrSilent) {
+				silent++
+			}
+		}
+		assert.Positive(t, silent)
+		cancel()
+		assert.NoError(t, <-served)
 	})
 }
 

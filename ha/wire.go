@@ -1,6 +1,7 @@
 package ha
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -61,6 +62,15 @@ func (w *wire) stop(why error) {
 		close(w.done)
 		_ = w.conn.SetDeadline(time.Unix(1, 0)) // fails only if it is closed
 	}
+}
+
+// endOf is what a connection is stopped for when ctx ends: a cause of its own is none that
+// the other side is told.
+func endOf(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+		return cause
+	}
+	return ErrStopped
 }
 
 // stopped is what it was stopped for; nil: it was not.
