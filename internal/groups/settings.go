@@ -171,12 +171,8 @@ func (s *Settings) Persist() error {
 // changed then. RetryMaxTimes below 0 sends every failed message to the dead
 // letters at once, as 0 does.
 func (s *Settings) Put(now time.Time, c protocol.GroupConfig) (changed bool, err error) {
-	if err := message.ValidateGroup(c.Name); err != nil {
-		return false, protocol.BadName(err)
-	}
-	if c.RetryQueues < 0 || c.RetryQueues > MaxRetryQueues {
-		return false, protocol.Errorf(protocol.InvalidParameter,
-			"group %s: %d retry queues; must be 0 (failed messages are dropped) to %d", c.Name, c.RetryQueues, MaxRetryQueues)
+	if err := checkConfig(c); err != nil {
+		return false, err
 	}
 	c = own(c)
 	s.mu.Lock()

@@ -419,6 +419,11 @@ func (t *Table) commitLocked(now time.Time, s *state, put ...*topic) error {
 	for _, topic := range put {
 		topic.changed = s.version.Counter
 	}
+	return t.saveLocked(s, put...)
+}
+
+// saveLocked saves s and only then lets it be seen.
+func (t *Table) saveLocked(s *state, put ...*topic) error {
 	if t.file != nil {
 		if err := t.file.Save(s.encode()); err != nil {
 			return fmt.Errorf("topics: %w", err)
