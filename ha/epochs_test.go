@@ -163,3 +163,39 @@ func TestWhatIsKeptIsTheLongestPartInCommon(t *testing.T) {
 	assert.Positive(t, refused)
 	assert.Positive(t, cut)
 }
+
+// Whatever histories two sides claim to have: no panic, and never more than both have.
+func FuzzDiverge(f *testing.F) {
+	f.Add([]byte{1, 1, 2, 10}, int64(20), []byte{1, 1}, int64(15))
+	f.Add([]byte{3, 10}, int64(20), []byte{1, 1, 2, 10}, int64(15))
+	f.Add([]byte{0, 1}, int64(0), []byte{}, int64(-1))
+	f.Fuzz(func(t *testing.T, master []byte, masterEnd int64, slave []byte, slaveEnd int64) {
+		history := func(b []byte) (list []Epoch) {
+			for ; len(b) >= 2; b = b[2:] {
+				list = append(list, Epoch{int64(int8(b[0])), int64(int8(b[1]))})
+			}
+			return list
+		}
+		m, s := history(master), history(slave)
+		first := int64(1)
+		if len(m) > 0 {
+			first = m[0].First
+		}
+		keep, err := Diverge(m, first, masterEnd, s, slaveEnd)
+		if err != nil {
+			require.Zero(t, keep)
+			return
+		}
+		require.GreaterOrEqual(t, keep, int64(0))
+		if keep > 0 {
+			require.LessOrEqual(t, keep, min(masterEnd, slaveEnd))
+			require.GreaterOrEqual(t, keep, max(first-1, s[0].First))
+			for len(s) > 0 && s[len(s)-1].First > keep+1 { // cut
+				s = s[:len(s)-1]
+			}
+			again, err := Diverge(m, first, masterEnd, s, keep)
+			require.NoError(t, err)
+			require.Equal(t, keep, again, "what was kept is kept")
+		}
+	})
+}

@@ -20,8 +20,9 @@ type SlaveDisconnected struct {
 	Err  error
 }
 
-// HigherEpoch: a slave knows of an epoch after this master's: another master was
-// elected. This one must not go on.
+// HigherEpoch: a slave says that it knows of an epoch after this master's, so another
+// master was elected, or is about to be. It is no more than what a peer says: ask the
+// controller.
 type HigherEpoch struct {
 	Epoch int64 // the higher one
 	ID    int64 // of the slave
