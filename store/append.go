@@ -430,6 +430,7 @@ func (s *Store) leaveOpen(ctx context.Context, g *group, c <-chan struct{}, pati
 
 // lead writes the group, passes the lead on and wakes the callers.
 func (s *Store) lead(g *group) error {
+	s.cfg.Disk.admit()
 	err := s.write(g)
 	g.err = err
 	done, synced := g.done, g.synced

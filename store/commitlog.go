@@ -124,7 +124,11 @@ func (c *commitLog) add(buf []byte, at, size int, pos, synced int64) {
 // segment is cut back to that: the log must not be written again.
 func (c *commitLog) commit() error {
 	f := c.active
-	err := f.log.Load().WriteBatch(&c.batch)
+	c.disk.faults.delay()
+	err := c.disk.faults.space("write", f.path)
+	if err == nil {
+		err = f.log.Load().WriteBatch(&c.batch)
+	}
 	if c.pending > batchKeep {
 		c.batch = wal.Batch{} // it would keep its buffers for ever
 	}
@@ -251,15 +255,18 @@ func (c *commitLog) sync() error {
 		}
 		if !f.durable {
 			if !f.listed {
+				c.disk.faults.delay()
 				if err := c.disk.dir(f.dir); err != nil {
 					return err
 				}
 			}
+			c.disk.faults.delay()
 			if err := c.disk.dir(c.dir); err != nil {
 				return err
 			}
 			f.durable = true
 		}
+		c.disk.faults.delay()
 		if err := c.disk.file(f.rw); err != nil {
 			return err
 		}

@@ -70,6 +70,8 @@ type Config struct {
 	// first call, and Close, Kill, PowerOff and Discard 10 s for the last: then they
 	// return [ErrHookRunning].
 	FreeBytes func(dir string) (int64, error)
+	// Disk, when not nil, is what a test does to the disk.
+	Disk *Disk
 	// CleanInterval is how often the store looks whether there is something to
 	// tidy up that nothing else tells it of. 0 means 10 s. RocketMQ:
 	// cleanResourceInterval.

@@ -104,6 +104,10 @@ func (s *Store) measureDisk() {
 			}
 		}()
 		look.err = errNoAnswer // should it end the goroutine
+		if s.cfg.Disk.space("statfs", s.cfg.Dir) != nil {
+			look.free, look.err = 0, nil
+			return
+		}
 		look.free, look.err = s.cfg.FreeBytes(s.cfg.Dir)
 	}()
 }

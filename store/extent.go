@@ -124,9 +124,9 @@ func (x *extents) writeLocked() error {
 		}
 		e.dirty = true
 		if index == 0 {
-			_, err = e.file.WriteAt(piece[blockSize:], blockSize)
+			err = x.disk.write(e.file, piece[blockSize:], blockSize)
 		} else {
-			_, err = e.file.WriteAt(piece, int64(index)*blockSize)
+			err = x.disk.write(e.file, piece, int64(index)*blockSize)
 		}
 		if err == nil {
 			done += len(piece)
@@ -157,7 +157,7 @@ func (x *extents) extentLocked(number uint32) (*extent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := f.WriteAt(e.stampBlock(), 0); err != nil {
+	if err := x.disk.write(f, e.stampBlock(), 0); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	e.file = f

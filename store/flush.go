@@ -167,6 +167,10 @@ func (s *Store) runFlusher() {
 			s.endFlusher()
 			return
 		}
+		if !s.cfg.Disk.ready(f.stop) {
+			s.endFlusher()
+			return
+		}
 		if f.armed.Load() && flush == nil {
 			flush = time.After(s.cfg.FlushInterval)
 		}

@@ -14,6 +14,9 @@ func freeBytes(dir string) (int64, error) {
 	return 0, fmt.Errorf("free bytes of %s: %w", dir, errors.ErrUnsupported)
 }
 
+// errNoSpace is what a full disk says.
+const errNoSpace = syscall.ENOSPC
+
 // isDiskFull reports whether a write failed because there is no space for it.
 func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)

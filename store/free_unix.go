@@ -24,6 +24,9 @@ func freeBytes(dir string) (int64, error) {
 	}
 }
 
+// errNoSpace is what a full disk says.
+const errNoSpace = syscall.ENOSPC
+
 // isDiskFull reports whether a write failed because there is no space for it.
 func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)

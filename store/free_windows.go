@@ -29,6 +29,9 @@ func freeBytes(dir string) (int64, error) {
 	return int64(free), nil
 }
 
+// errNoSpace is what a full disk says.
+const errNoSpace = errorDiskFull
+
 // isDiskFull reports whether a write failed because there is no space for it.
 func isDiskFull(err error) bool {
 	return errors.Is(err, errorDiskFull) || errors.Is(err, errorHandleDiskFull) || errors.Is(err, errorDiskQuota)

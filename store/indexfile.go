@@ -79,7 +79,7 @@ func (x *keyIndex) writeRun(t *keyTable) (*keyRun, error) {
 	m.bytes, fences = appendRun(m.bytes[:0], t.keySpan, sortByHash(m.entries, m.spare))
 	f, at, err := x.fileFor(uint32(len(m.bytes) / blockSize))
 	if err == nil {
-		_, err = f.file.WriteAt(m.bytes, int64(at)*blockSize)
+		err = x.disk.write(f.file, m.bytes, int64(at)*blockSize)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("store: write key index: %w", err)
@@ -125,7 +125,7 @@ func (x *keyIndex) create(number uint32) (*indexFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := file.WriteAt(f.stampBlock(), 0); err != nil {
+	if err := x.disk.write(file, f.stampBlock(), 0); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	f.file = file

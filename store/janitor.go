@@ -83,6 +83,10 @@ func (s *Store) runJanitor() {
 			s.dropStale()
 			return
 		}
+		if !s.cfg.Disk.ready(j.stop) {
+			s.dropStale()
+			return
+		}
 		s.tidy(ticked, due)
 	}
 }

@@ -192,7 +192,7 @@ func (c *commitLog) repair(probe bool) error {
 		}
 	}
 	if probe {
-		if _, err := active.rw.WriteAt(make([]byte, probeBytes), active.size.Load()); err != nil {
+		if err := c.disk.write(active.rw, make([]byte, probeBytes), active.size.Load()); err != nil {
 			return errors.Join(err, c.disk.truncate(active.rw, active.size.Load()))
 		}
 	}
@@ -242,7 +242,7 @@ func (c *commitLog) restore(f *logFile, from int64) error {
 	size := f.size.Load()
 	var buf []byte
 	flush := func() error {
-		_, err := f.rw.WriteAt(buf, off)
+		err := c.disk.write(f.rw, buf, off)
 		off += int64(len(buf))
 		buf = buf[:0]
 		return err

@@ -111,8 +111,10 @@ func open(cfg Config, disk syncer) (_ *Store, err error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	disk.faults = cfg.Disk
 	if cfg.Throwaway {
 		disk = volatile()
+		disk.faults = cfg.Disk
 	} else {
 		disk = disk.recorded()
 	}

@@ -15,6 +15,8 @@ type syncer struct {
 	dir  func(path string) error
 	// ledger keeps what PowerOff leaves. nil: nobody will ask.
 	ledger *ledger
+	// faults are those of a test. nil: none.
+	faults *Disk
 }
 
 // durable asks the operating system.
@@ -34,6 +36,7 @@ func (d syncer) recorded() syncer {
 	}
 	return syncer{
 		ledger: l,
+		faults: d.faults,
 		file: func(f *os.File) error {
 			// Before the fsync: what is written meanwhile may not be covered.
 			info, err := f.Stat()
@@ -60,6 +63,9 @@ func (d syncer) recorded() syncer {
 // create makes an empty file, or empties the one there is, for reading and
 // writing. Neither its bytes nor its name are durable.
 func (d syncer) create(path string) (*os.File, error) {
+	if err := d.faults.space("open", path); err != nil {
+		return nil, err
+	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o640)
 	if err == nil {
 		d.madeFile(path)
@@ -103,12 +109,26 @@ func (d syncer) overwrite(f *os.File, b []byte, at int64) error {
 		}
 		d.ledger.overwritten(f.Name(), at, old)
 	}
+	return d.write(f, b, at)
+}
+
+// write writes to a file.
+func (d syncer) write(f *os.File, b []byte, at int64) error {
+	if err := d.faults.space("write", f.Name()); err != nil {
+		return err
+	}
 	_, err := f.WriteAt(b, at)
 	return err
 }
 
 // makeDir makes a folder, unless it is there. Its name is not durable.
 func (d syncer) makeDir(path string) error {
+	if err := d.faults.space("mkdir", path); err != nil {
+		if _, missing := os.Stat(path); missing != nil {
+			return err
+		}
+		return nil
+	}
 	err := os.Mkdir(path, 0o750)
 	if err == nil {
 		d.madeDir(path)
