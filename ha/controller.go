@@ -433,7 +433,7 @@ func (c *Controller) vote(now time.Time, out *Output) {
 	best, waiting := c.best(now)
 	over := now.Sub(c.since) >= c.cfg.Renew
 	switch {
-	case best == NoReplica, waiting && !over, !c.isLeaseOver(now) && !c.lacks(guardLeaseWait):
+	case best == NoReplica, waiting && !over, !c.isLeaseOver(now):
 	case c.failed[best] && now.Sub(c.since) < c.cfg.Lease: // nobody else; not at once again
 	default:
 		c.state.Pending = best
@@ -521,7 +521,12 @@ func (c *Controller) voting() bool {
 }
 
 // leaseEnd is when no lease runs any more, whatever was granted.
-func (c *Controller) leaseEnd() time.Time { return c.leaseFrom.Add(c.cfg.Lease + c.cfg.Drift) }
+func (c *Controller) leaseEnd() time.Time {
+	if c.lacks(guardLeaseWait) {
+		return c.leaseFrom.Add(c.silence()) // it is silent: as if it were dead
+	}
+	return c.leaseFrom.Add(c.cfg.Lease + c.cfg.Drift)
+}
 
 func (c *Controller) isLeaseOver(now time.Time) bool {
 	return c.leaseOver || !now.Before(c.leaseEnd()) || c.leaseFrom.Equal(c.begun) && c.lacks(guardRestartWait)

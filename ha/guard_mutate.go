@@ -2,7 +2,7 @@
 
 package ha
 
-// guards says which guard is taken away.
-type guards struct{ gone guard }
+// guards says which guards are taken away: a bit for each.
+type guards struct{ gone uint64 }
 
-func (g guards) lacks(one guard) bool { return one == g.gone }
+func (g guards) lacks(one guard) bool { return g.gone>>one&1 == 1 }

@@ -199,7 +199,7 @@ func (s *InSync) Connect(now time.Time, id, incarnation, keep int64) (ConnID, er
 	f := s.slave(id)
 	if f == nil || s.lacks(guardDistinct) {
 		f = &slave{id: id}
-		s.slaves = append(s.slaves, f)
+		s.slaves = slices.Insert(s.slaves, 0, f)
 		slices.SortStableFunc(s.slaves, func(a, b *slave) int { return cmp.Compare(a.id, b.id) })
 	}
 	s.conns++
@@ -221,6 +221,10 @@ func (s *InSync) Connect(now time.Time, id, incarnation, keep int64) (ConnID, er
 func (s *InSync) Disconnect(now time.Time, conn ConnID) {
 	if f := s.connected(conn); f != nil {
 		f.conn, f.goneAt, f.near = 0, now, false
+		if s.lacks(guardUnknown) && s.asked != nil && has(s.asked.Set, f.id) && !has(s.set, f.id) {
+			s.asked = nil // it is gone: as if the request were
+			s.recount()
+		}
 		s.review(now)
 	}
 }
@@ -338,10 +342,6 @@ func (s *InSync) Stored(now time.Time, set []Member, setEpoch int64) {
 	if setEpoch <= s.setEpoch {
 		// Rule 2: an answer of an older version, or the same, says nothing about what
 		// is still under way.
-		if s.lacks(guardUnknown) {
-			s.asked, s.refused = nil, false
-			s.recount()
-		}
 		return
 	}
 	s.set, s.setEpoch = sorted(set), setEpoch
@@ -506,7 +506,7 @@ func (s *InSync) recount() {
 			add(m.ID)
 		}
 	}
-	if s.asked != nil {
+	if s.asked != nil && !s.lacks(guardJoinOrder) {
 		for _, m := range s.asked.Set {
 			add(m.ID)
 		}

@@ -425,6 +425,10 @@ func (r *Replica) told(now time.Time, m Message, out *Ready) {
 	case mine && r.role == RolePromoting && r.step == DoServe:
 		// The confirmation is stored: this replica is the set.
 		r.serve(out, m.Set, m.SetEpoch)
+	case r.lacks(guardResume) && r.role == RoleNone && r.epoch == 0 && m.Master == r.cfg.ID && m.MasterEpoch == r.state.Seen:
+		r.epoch = m.MasterEpoch // it was master before it was killed
+		r.serve(out, m.Set, m.SetEpoch)
+		mine = true
 	case mine && r.role == RoleMaster:
 		out.Do = append(out.Do, Action{Do: DoSet, Set: m.Set, SetEpoch: m.SetEpoch})
 		if m.Answers == MessageAlter && m.Refusal != "" {

@@ -2,6 +2,6 @@
 
 package ha
 
-func without1(guard) guards { return guards{} }
+func guardsWithout(guard) guards { return guards{} }
 
 const mutating = false

@@ -2,6 +2,6 @@
 
 package ha
 
-func without1(g guard) guards { return guards{g} }
+func guardsWithout(g guard) guards { return guards{1 << g} }
 
 const mutating = true

@@ -17,7 +17,7 @@ var (
 // simFor is the configuration that a seed chooses.
 func simFor(seed uint64, g guard) simConfig {
 	return simConfig{
-		replicas: 3 + int(seed%3), minInSync: 2, syncAcks: seed/3%2 == 0, guard: g,
+		replicas: 3 + int(seed%3), minInSync: 2, syncAcks: seed/3%2 == 0, leaseless: seed/6%2 == 0, guard: g,
 		lease: time.Second, renew: 200 * time.Millisecond, maxLag: 600 * time.Millisecond, maxGone: 100 * time.Millisecond,
 	}
 }
@@ -106,7 +106,7 @@ func (s *sim) trouble() {
 			}
 		})
 	}
-	switch s.rng.IntN(22) {
+	switch s.rng.IntN(25) {
 	case 0, 1, 2:
 		s.kill(n)
 		restart(1500)
@@ -156,6 +156,28 @@ func (s *sim) trouble() {
 		s.trace("an operator designates %d", n.id)
 		if s.ctl.up && !s.ctl.paused {
 			s.ctl.output(s.ctl.c.Step(s.ctl.clock(), Message{Kind: MessageDesignate, From: NoReplica, To: NoReplica, ID: n.id}))
+		}
+	case 22, 23:
+		// The master cannot hear the controller, and an operator wants another one.
+		if m := s.master(); m != nil {
+			s.cut[[2]int64{NoReplica, m.id}] = true
+			s.trace("cut %v", [2]int64{NoReplica, m.id})
+			later(2500, func() { delete(s.cut, [2]int64{NoReplica, m.id}) })
+			later(300, func() {
+				if s.ctl.up && !s.ctl.paused {
+					s.trace("an operator designates %d", n.id)
+					s.ctl.output(s.ctl.c.Step(s.ctl.clock(), Message{Kind: MessageDesignate, From: NoReplica, To: NoReplica, ID: n.id}))
+				}
+			})
+		}
+	case 24:
+		// A slave that lies.
+		if m := s.master(); m != nil && m.out[n.id] != nil {
+			lie := m.disk.end() + int64(s.rng.IntN(40)) - 5
+			s.trace("node %d claims to have %d of %d", n.id, lie, m.disk.end())
+			if lie > m.disk.end() {
+				m.acked(n.id, m.out[n.id].conn, m.epoch, lie)
+			}
 		}
 	case 21:
 		if n.up && !n.paused {

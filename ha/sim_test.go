@@ -1,6 +1,7 @@
 package ha
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -27,6 +28,7 @@ const ms = int64(time.Millisecond)
 type simConfig struct {
 	replicas  int
 	minInSync int
+	leaseless bool // answers that rest on acks do not look at the lease: they need not
 	syncAcks  bool // acks stand for synced records, else for written ones
 	guard     guard
 	lease     time.Duration
@@ -160,6 +162,7 @@ type sim struct {
 	cut   map[[2]int64]bool // from, to
 
 	nextRecord, nextLife int64
+	registered           map[int64]int64 // the latest incarnation of each that has come
 
 	served                            map[int64]*simTerm   // epoch -> who
 	topEpoch                          int64                // the highest that was served
@@ -246,7 +249,7 @@ type simWait struct {
 func newSim(seed uint64, cfg simConfig) *sim {
 	s := &sim{
 		cfg: cfg, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)),
-		cut: make(map[[2]int64]bool), served: make(map[int64]*simTerm), answered: make(map[int64]*simRecord),
+		cut: make(map[[2]int64]bool), served: make(map[int64]*simTerm), registered: make(map[int64]int64), answered: make(map[int64]*simRecord),
 	}
 	for id := range cfg.replicas {
 		n := &simNode{s: s, id: int64(id), rate: 1 + (s.rng.Float64()-0.5)*0.04, clean: true}
@@ -335,7 +338,7 @@ func (s *sim) delay() int64 {
 	switch s.rng.IntN(50) {
 	case 0:
 		if !s.quiet {
-			return int64(s.rng.IntN(800)) * ms
+			return int64(s.rng.IntN(1200)) * ms
 		}
 	case 1, 2:
 		return int64(s.rng.IntN(30)) * ms
@@ -354,7 +357,7 @@ func (s *sim) startController() {
 		s.fail("controller: %v", err)
 		return
 	}
-	c.guards = without1(s.cfg.guard)
+	c.guards = guardsWithout(s.cfg.guard)
 	n.c = c
 	s.trace("controller begins life %d", n.life)
 	n.wake()
@@ -393,7 +396,7 @@ func (n *simNode) output(o Output) {
 				}
 			})
 			return
-		case without1(s.cfg.guard).lacks(guardStored):
+		case guardsWithout(s.cfg.guard).lacks(guardStored):
 			state := o.State
 			s.at(30*ms, n, n.life, func() { n.stored = state })
 		default:
@@ -424,6 +427,9 @@ func (s *sim) send(from, to *simNode, m Message) {
 		case 1:
 			copies = 0
 		}
+		if m.Kind == MessageAlter && s.rng.IntN(8) == 0 {
+			s.at(int64(s.rng.IntN(2500))*ms, to, -1, func() { to.output(to.c.Step(to.clock(), m)) }) // a late copy
+		}
 	}
 	if s.cut[[2]int64{from.id, to.id}] {
 		return
@@ -434,6 +440,12 @@ func (s *sim) send(from, to *simNode, m Message) {
 				return
 			}
 			if to == s.ctl {
+				// The newest connection of a replica replaces the others: who registers
+				// late has no connection any more. Other messages do come late here.
+				if m.Kind == MessageRegister && m.Incarnation < s.registered[m.From] {
+					return
+				}
+				s.registered[m.From] = max(s.registered[m.From], m.Incarnation)
 				to.output(to.c.Step(to.clock(), m))
 			} else {
 				to.ready(to.r.Step(to.clock(), m))
@@ -456,7 +468,7 @@ func (s *sim) start(n *simNode) {
 	n.clean = true
 	n.disk.state = &state
 	n.r = NewReplica(n.clock(), ReplicaConfig{ID: n.id, Addr: fmt.Sprint("node", n.id), Lease: s.cfg.lease, Renew: s.cfg.renew}, state, n.disk.lastEpoch(), n.disk.end())
-	n.r.guards = without1(s.cfg.guard)
+	n.r.guards = guardsWithout(s.cfg.guard)
 	s.trace("node %d begins life %d (incarnation %d, before %v, clean %v, seen %d, end %d, last epoch %d)", n.id, n.life, state.Incarnation, state.Before, state.Clean, state.Seen, n.disk.end(), n.disk.lastEpoch())
 	n.beat()
 }
@@ -640,7 +652,7 @@ func (n *simNode) serve(a Action) {
 		ID: n.id, Epoch: a.Epoch, End: n.disk.end(), Set: a.Set, SetEpoch: a.SetEpoch, Controlled: true,
 		Acks: AckAll, MinInSync: s.cfg.minInSync, MaxLag: s.cfg.maxLag, MaxGone: s.cfg.maxGone, JoinWithin: 100 * time.Millisecond,
 	})
-	n.in.guards = without1(s.cfg.guard)
+	n.in.guards = guardsWithout(s.cfg.guard)
 	n.settle()
 }
 
@@ -831,6 +843,15 @@ func (n *simNode) acknowledge() {
 	}
 	master, conn, epoch, from := n.s.nodes[rcv.master], rcv.conn, rcv.epoch, n.id
 	n.s.carry(n, master, rcv.lane, func() { master.acked(from, conn, epoch, position) })
+	if !n.s.cfg.calm && !n.s.quiet && n.s.rng.IntN(10) == 0 {
+		// What a connection of a former epoch still carries, under a number that has
+		// been given out again.
+		n.s.at(int64(n.s.rng.IntN(3000))*ms, master, -1, func() {
+			if master.in != nil && master.epoch != epoch {
+				master.acked(from, conn, epoch, position)
+			}
+		})
+	}
 }
 
 func (n *simNode) acked(from int64, conn ConnID, epoch, position int64) {
@@ -838,6 +859,11 @@ func (n *simNode) acked(from int64, conn ConnID, epoch, position int64) {
 		return
 	}
 	if err := n.in.Ack(n.clock(), conn, epoch, position); err != nil {
+		if o := n.out[from]; errors.Is(err, ErrImpossibleAck) && o != nil && o.conn == conn {
+			n.in.Disconnect(n.clock(), conn) // the connection is closed
+			delete(n.out, from)
+			n.settle()
+		}
 		return
 	}
 	if o := n.out[from]; o != nil && o.conn == conn {
@@ -905,7 +931,10 @@ func (n *simNode) settle() {
 				n.waiting = n.waiting[1:]
 				continue
 			}
-			if w.position > upTo || n.r.MayAnswer(n.clock(), n.epoch) != nil {
+			if w.position > upTo {
+				break
+			}
+			if !s.cfg.leaseless && n.r.MayAnswer(n.clock(), n.epoch) != nil {
 				break
 			}
 			n.waiting = n.waiting[1:]
@@ -938,7 +967,10 @@ func (n *simNode) alter() {
 // write is a sender's call at a node: it waits for the answer, or does not want one to
 // rest on more than the node.
 func (s *sim) write(n *simNode, wait bool) *simRecord {
-	if !n.up || n.paused || n.in == nil || n.r.MayAnswer(n.clock(), n.epoch) != nil {
+	if !n.up || n.paused || n.in == nil {
+		return nil
+	}
+	if (!wait || !s.cfg.leaseless) && n.r.MayAnswer(n.clock(), n.epoch) != nil {
 		return nil
 	}
 	if wait && n.in.MayAppend() != nil {
