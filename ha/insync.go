@@ -587,7 +587,7 @@ func (s *InSync) note() { s.confirmed = max(s.confirmed, s.allHave()) }
 
 // allHave is what every one of required has.
 func (s *InSync) allHave() int64 {
-	low := s.own
+	low := min(s.own, s.end)
 	for _, id := range s.required {
 		if id == s.cfg.ID {
 			continue

@@ -847,8 +847,8 @@ func (n *simNode) acknowledge() {
 		// What a connection of a former epoch still carries, under a number that has
 		// been given out again.
 		n.s.at(int64(n.s.rng.IntN(3000))*ms, master, -1, func() {
-			if master.in != nil && master.epoch != epoch {
-				master.acked(from, conn, epoch, position)
+			if o := master.out[from]; o != nil && master.epoch != epoch {
+				master.acked(from, o.conn, epoch, position)
 			}
 		})
 	}
