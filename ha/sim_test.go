@@ -436,8 +436,8 @@ func (s *sim) send(from, to *simNode, m Message) {
 	}
 	for range copies {
 		s.at(s.delay(), to, -1, func() {
-			if s.cut[[2]int64{from.id, to.id}] {
-				return
+			if s.cut[[2]int64{from.id, to.id}] && (s.cfg.calm || s.rng.IntN(2) == 0) {
+				return // else it was through already
 			}
 			if to == s.ctl {
 				// The newest connection of a replica replaces the others: who registers
