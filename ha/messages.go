@@ -121,6 +121,7 @@ const (
 	messageHead    = 12
 	maxMessageBody = 64 << 10
 	maxMembers     = 256
+	maxNumber      = 1 << 60 // there is room to count on
 	maxBefore      = 64
 	maxAddr        = 512
 )
@@ -202,8 +203,8 @@ func (m *Message) check() error {
 		return fail("there is no such kind")
 	}
 	for _, n := range []int64{m.Epoch, m.Seen, m.LastEpoch, m.End, m.MasterEpoch, m.SetEpoch, m.Base, int64(m.Stamp)} {
-		if n < 0 {
-			return fail("an epoch, a version, a position or a time is below 0")
+		if n < 0 || n > maxNumber {
+			return fail("an epoch, a version, a position or a time that cannot be")
 		}
 	}
 	if m.From < NoReplica || m.To < NoReplica || m.Master < NoReplica {

@@ -11,6 +11,7 @@ import (
 var (
 	simSeed  = flags.Uint64("ha.seed", 1, "first seed of the simulator")
 	simCount = flags.Int("ha.count", 200, "how many seeds the simulator runs")
+	simGuard = flags.Int("ha.guard", 0, "the only guard to take away, by number; 0: each")
 	simTrace = flags.Bool("ha.trace", false, "print what happens")
 )
 
