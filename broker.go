@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pocketmq/pocketmq/ha"
 	"github.com/pocketmq/pocketmq/internal/delay"
 	"github.com/pocketmq/pocketmq/internal/groups"
 	"github.com/pocketmq/pocketmq/internal/longpoll"
@@ -40,21 +41,57 @@ const (
 type BrokerConfig struct {
 	Cluster string // "" = "DefaultCluster"
 	Name    string // name of the broker group, required
-	Addr    string // IP literal and port to listen on; port 0 = a free one; "" = chosen by the Transport (listenPort, bindAddress)
+	// ID is the broker's id in its group: 0 is the master, slaves have ids of their
+	// own from 1 on (brokerId).
+	ID   int64
+	Addr string // IP literal and port to listen on for clients; port 0 = a free one; "" = chosen by the Transport (listenPort, bindAddress)
 	// AdvertiseAddr is what clients dial and message ids hold in place of Addr: an
 	// IP literal with a port, or without one for the port that is listened on. ""
 	// = Addr. A broker that listens on a wildcard address, 0.0.0.0 or [::], needs
 	// one (brokerIP1).
 	AdvertiseAddr string
-	Dir           string   // data folder, required; made when missing
-	NameServers   []string // host:port each, host a name or an IP literal; "a:9876;b:9876" in one text, too (namesrvAddr)
-	Transport     Transport
+	// HAAddr is where a master gives its log to its slaves: an IP literal and port;
+	// port 0 = a free one; "" = chosen by the Transport (haListenPort). AdvertiseAddr
+	// counts for its host, too.
+	HAAddr      string
+	Dir         string   // data folder, required; made when missing
+	NameServers []string // host:port each, host a name or an IP literal; "a:9876;b:9876" in one text, too (namesrvAddr)
+	Transport   Transport
 
 	// Topics are made before the first registration: topic -> queues. Counts grow
 	// and never shrink. Of RocketMQ's own topics it may name RMQ_SYS_TRACE_TOPIC,
 	// which has one queue otherwise: traced official clients need it.
 	Topics map[string]int
 	Flush  FlushMode
+
+	// Replication tells what an answer to a send rests on. All members of a group
+	// should say the same.
+	Replication ReplicationMode
+	// Failover lets the members of the group elect their master: when one is lost,
+	// another that has all that was acknowledged takes its place, and the lost one
+	// comes back as a slave. It needs a Cluster, whose controller sees to it, and
+	// slaves. See docs/replication.md (enableControllerMode).
+	Failover bool
+	// InSyncReplicas is how many members, the master counted, have to have a message
+	// before it is acknowledged, with SyncReplication [2] (inSyncReplicas). With fewer
+	// slaves it is stored all the same: ErrSlaveNotAvailable comes with the result;
+	// when they do not acknowledge it within Timings.ReplicationTimeout,
+	// ErrFlushSlaveTimeout does. Messages with NoWait, and those that brokers make, such
+	// as retries, do not wait.
+	InSyncReplicas int
+	// MinInSyncReplicas refuses sends, with SyncReplication, while fewer members, the
+	// master counted, are connected [1]; nothing is stored then (minInSyncReplicas).
+	MinInSyncReplicas int
+	HATransferBytes   int // bytes of the log that a slave is sent at a time [32 KiB] (haTransferBatchSize)
+	// SyncFromLastFile makes a new slave begin with the last file of the master's log,
+	// as RocketMQ's do (syncFromLastFile). Otherwise it begins with the oldest one.
+	SyncFromLastFile bool
+	// SlaveReadBytes is how many bytes of the log a consumer may be behind before the
+	// master advises it to read from a slave, until it has caught up [never]
+	// (slaveReadEnable, accessMessageInMemoryMaxRatio).
+	//
+	// Differs: RocketMQ compares with a part of the machine's memory.
+	SlaveReadBytes int64
 
 	DisableAutoCreateTopic bool  // refuse sends to unknown topics (autoCreateTopicEnable)
 	DefaultTopicQueues     int   // most queues of an auto-created topic [8] (defaultTopicQueueNums)
@@ -103,23 +140,35 @@ type Broker struct {
 // broker_topic.go.
 type brokerRun struct {
 	*Broker
-	addr     netip.AddrPort // store host
-	store    *store.Store
-	topics   *topics.Table
-	offsets  *offsets.Table
-	groups   *groups.Registry
-	locks    *queuelock.Table
-	settings *groups.Settings
-	pullers  *groups.Pullers
-	waiters  *longpoll.Waiters
-	uniqKeys *message.UniqKeys  // for messages that come without a unique key
-	creating singleflight.Group // auto-creation, by topic
-	reg      *registrar
-	listener protocol.Listener
-	events   *emitter
-	progress *delay.Progress               // of delays, or of the master whose log this is
-	delays   atomic.Pointer[delay.Service] // nil before Start delivers, and for a read-only store
-	differs  differing                     // groups whose members do not all subscribe to the same
+	addr      netip.AddrPort              // store host
+	door      *door                       // where slaves connect; nil when none can
+	stored    atomic.Pointer[store.Store] // see store
+	topics    *topics.Table
+	offsets   *offsets.Table
+	groups    *groups.Registry
+	locks     *queuelock.Table
+	settings  *groups.Settings
+	pullers   *groups.Pullers
+	waiters   *longpoll.Waiters
+	uniqKeys  *message.UniqKeys  // for messages that come without a unique key
+	creating  singleflight.Group // auto-creation, by topic
+	reg       *registrar
+	listener  protocol.Listener
+	events    *emitter
+	replica   *replica
+	progress  *delay.Progress // of delayed messages
+	standing  atomic.Pointer[standing]
+	duty      *duty                         // of who begins and ends duties
+	master    atomic.Pointer[mastery]       // nil before slaves are served
+	receiver  atomic.Pointer[ha.Receiver]   // nil unless it is a slave
+	elections *ha.Participant               // nil without failover
+	announced atomic.Bool                   // it has registered in its role
+	renounced atomic.Bool                   // in a group with failover: the log may be dropped
+	writes    inflight                      // requests that only a master serves
+	moved     chan struct{}                 // capacity 1: the log of a slave has grown
+	copyNow   chan struct{}                 // capacity 1: metadata is to be copied at once
+	delays    atomic.Pointer[delay.Service] // nil before Start delivers, and for a read-only store
+	differs   differing                     // groups whose members do not all subscribe to the same
 
 	serving  atomic.Bool   // set once addr is known: before it, requests are refused
 	draining atomic.Bool   // Shutdown: sends are refused
@@ -130,7 +179,7 @@ type brokerRun struct {
 	gets     rate
 
 	ctx    context.Context // of the loops
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	loops  sync.WaitGroup
 }
 
@@ -151,12 +200,18 @@ func newBroker(cfg BrokerConfig, w wiring, throwaway bool) (*Broker, error) {
 	if cfg.Dir == "" {
 		p.add("Dir is empty: a broker needs a data folder")
 	}
+	if cfg.Failover && w.controller == nil {
+		p.add("Failover needs a controller: start the group with StartCluster or Cluster.AddGroup")
+	}
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	b := &Broker{cfg: cfg, node: nodeName(cfg.Name, protocol.MasterID), throwaway: throwaway, wire: w}
+	b := &Broker{cfg: cfg, node: nodeName(cfg.Name, cfg.ID), throwaway: throwaway, wire: w}
 	b.log = loggerOf(cfg.Logger, "node", b.node)
 	b.life.what = "broker " + cfg.Name
+	if cfg.ID != protocol.MasterID {
+		b.life.what = "broker " + b.node
+	}
 	return b, nil
 }
 
@@ -168,7 +223,11 @@ func (cfg BrokerConfig) withDefaults(p *problems) BrokerConfig {
 	}
 	checkName(p, "Cluster", cfg.Cluster)
 	checkName(p, "Name", cfg.Name)
+	if cfg.ID < 0 || cfg.ID > maxBrokerID {
+		p.add("ID is %d, must be 0 for a master, or 1 to %d for a slave", cfg.ID, int64(maxBrokerID))
+	}
 	checkAddr(p, "Addr", cfg.Addr)
+	checkAddr(p, "HAAddr", cfg.HAAddr)
 	cfg.AdvertiseAddr = checkAdvertised(p, "AdvertiseAddr", cfg.AdvertiseAddr)
 	if cfg.AdvertiseAddr == "" && isWildcard(cfg.Addr) {
 		p.add("Addr %s is a wildcard, which clients can't dial: set AdvertiseAddr to an address of this machine", cfg.Addr)
@@ -176,6 +235,7 @@ func (cfg BrokerConfig) withDefaults(p *problems) BrokerConfig {
 	if cfg.Flush != AsyncFlush && cfg.Flush != SyncFlush {
 		p.add("Flush is %d: use AsyncFlush or SyncFlush", cfg.Flush)
 	}
+	cfg.checkReplication(p)
 	positive(p, "DefaultTopicQueues", &cfg.DefaultTopicQueues, topics.DefaultQueues)
 	positive(p, "MaxMessageSize", &cfg.MaxMessageSize, defaultMaxMessageSize)
 	positive(p, "CommitLogFileSize", &cfg.CommitLogFileSize, defaultFileSize)
@@ -249,52 +309,20 @@ func (b *Broker) open(ctx context.Context) (err error) {
 		}
 	}()
 	r := &brokerRun{Broker: b, groups: groups.New(), pullers: groups.NewPullers(), locks: queuelock.New(b.cfg.Timings.LockExpire), waiters: longpoll.New(), events: b.wire.events}
+	r.moved = make(chan struct{}, 1)
+	r.copyNow = make(chan struct{}, 1)
 	r.puts.start, r.gets.start = time.Now(), time.Now()
 	if !b.wire.shared {
 		r.events = newEmitter(b.cfg.OnEvent)
 		u.add(func() { _ = r.events.close() })
 	}
 
-	if r.store, err = store.Open(store.Config{
-		Dir: b.cfg.Dir, Cluster: b.cfg.Cluster, Broker: b.cfg.Name, ID: protocol.MasterID,
-		FileSize: b.cfg.CommitLogFileSize, CacheBytes: b.cfg.CacheBytes, SyncFlush: b.cfg.Flush == SyncFlush,
-		FlushInterval: b.cfg.Timings.FlushInterval, FlushTimeout: b.cfg.Timings.FlushTimeout,
-		Throwaway: b.throwaway, Logger: b.log,
-		Arrived: r.arrived, DelayLevels: b.cfg.Timings.DelayLevels,
-		Fenced: func(err error) {
-			b.log.Error("store fenced", "err", err)
-			r.events.emit(b.node, func(e EventBase) Event { return StoreFenced{e, fenced(err)} })
-		},
-		Repaired: func(cut int) {
-			b.log.Info("store repaired", "refused", cut)
-			if d := r.delays.Load(); d != nil {
-				d.Hurry(time.Now())
-			}
-			r.events.emit(b.node, func(e EventBase) Event { return StoreRepaired{e, cut} })
-		},
-		Full: func(full *store.DiskFullError) {
-			r.events.emit(b.node, func(e EventBase) Event {
-				if full == nil {
-					return StoreRepaired{EventBase: e}
-				}
-				return StoreFenced{e, fenced(full)}
-			})
-		},
-		Deleted: func(d store.Deletion) {
-			r.events.emit(b.node, func(e EventBase) Event { return MessagesDeleted{e, string(d.Reason), d.Files, d.First, d.Last} })
-		},
-		Damaged: func(err error) {
-			r.events.emit(b.node, func(e EventBase) Event { return DamageFound{e, err} })
-		},
-		Retention: b.cfg.Retention, RetentionBytes: b.cfg.RetentionBytes,
-		MinFreeBytes: b.cfg.MinFreeBytes, FreeBytes: b.cfg.FreeBytes,
-	}); err != nil {
+	_, serr := os.Stat(filepath.Join(b.cfg.Dir, "commitlog"))
+	fresh := os.IsNotExist(serr)
+	if err = r.openStore(); err != nil {
 		return err
 	}
-	if n := r.store.Cut(); n > 0 {
-		r.events.emit(b.node, func(e EventBase) Event { return StoreRepaired{e, n} })
-	}
-	u.add(func() { _ = r.store.Kill() }) // a start that failed says nothing more to the folder
+	u.add(func() { _ = r.store().Kill() }) // a start that failed says nothing more to the folder
 
 	config := func(name string) string { return filepath.Join(b.cfg.Dir, "config", name) }
 	if r.topics, err = topics.Open(time.Now(), topics.Options{
@@ -303,12 +331,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	var configured []protocol.TopicConfig
-	for _, name := range slices.Sorted(maps.Keys(b.cfg.Topics)) {
-		n := b.cfg.Topics[name]
-		configured = append(configured, protocol.TopicConfig{Name: name, ReadQueues: n, WriteQueues: n, Perm: PermRead | PermWrite})
-	}
-	if _, err = r.topics.Ensure(time.Now(), configured...); err != nil {
+	if err = r.ensureTopics(); err != nil {
 		return err
 	}
 	if r.offsets, err = offsets.Open(offsets.Options{File: config("consumerOffset.json"), NoSync: b.throwaway, Logger: b.log}); err != nil {
@@ -317,31 +340,50 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	if r.settings, err = groups.OpenSettings(groups.SettingsOptions{File: config("subscriptionGroup.json"), NoSync: b.throwaway, Logger: b.log}); err != nil {
 		return err
 	}
-	progress, err := delay.OpenProgress(config("delayOffset.json"), b.throwaway, b.log)
-	if err != nil {
+	if r.replica, err = b.openReplica(); err != nil {
 		return err
 	}
-	r.progress = progress
+	if r.progress, err = delay.OpenProgress(config("delayOffset.json"), b.throwaway, b.log); err != nil {
+		return err
+	}
 	// A damaged store ends, for now, where its damage begins: progress beyond is
 	// kept for the time when it is repaired.
-	if err := r.store.Err(); errors.Is(err, store.ErrReadOnly) {
+	if err := r.store().Err(); errors.Is(err, store.ErrReadOnly) {
 		b.log.Error("store opened read-only", "err", err)
 		r.events.emit(b.node, func(e EventBase) Event { return StoreFenced{e, fenced(err)} })
-	} else if n := r.offsets.Clamp(r.store.MaxOffset); n > 0 {
+	} else if n := r.offsets.Clamp(r.store().MaxOffset); n > 0 {
 		b.log.Warn("committed offsets lay beyond their queues and were lowered", "offsets", n)
 	}
-	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	u.add(func() { r.cancel(); r.loops.Wait() })
+	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	u.add(func() { r.cancel(nil); r.loops.Wait() })
 	if r.listener, err = b.cfg.Transport.ListenBroker(ctx, protocol.Listen{Node: b.node, Addr: b.cfg.Addr, Advertise: b.cfg.AdvertiseAddr}, r); err != nil {
 		return err
 	}
 	u.add(func() { _ = r.listener.Close() })
+	if (b.cfg.ID == protocol.MasterID || b.cfg.Failover) && !b.wire.alone {
+		if err = r.openDoor(ctx); err != nil {
+			return err
+		}
+		u.add(func() { _ = r.door.listener.Close() })
+	}
 	if r.addr, err = netip.ParseAddrPort(r.listener.Addr()); err != nil {
 		return fmt.Errorf("transport listens on %q: %w", r.listener.Addr(), err)
 	}
 	r.uniqKeys = message.NewUniqKeys(r.addr.Addr(), uint16(os.Getpid()), rand.Uint32())
 	r.reg = newRegistrar(r)
 	u.add(r.reg.close)
+	u.add(func() { r.cancel(nil); r.loops.Wait(); r.duty.end() })
+	switch {
+	case b.cfg.Failover:
+		err = r.takePart(fresh)
+	case b.cfg.ID == protocol.MasterID:
+		err = r.serveAsMaster(ctx)
+	default:
+		err = r.serveAsSlave()
+	}
+	if err != nil {
+		return err
+	}
 	r.serving.Store(true)
 	if rerr := r.reg.register(ctx, registerTimeout); rerr != nil {
 		if err = ctx.Err(); err != nil {
@@ -352,9 +394,6 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	r.loops.Go(func() { r.registerLoop(r.ctx) })
 	r.loops.Go(func() { r.persistLoop(r.ctx) })
 	r.loops.Go(func() { r.memberLoop(r.ctx) })
-	if d := r.openDelays(progress); d != nil {
-		r.loops.Go(func() { d.Run(r.ctx) })
-	}
 	b.run.Store(r)
 	b.wire.watch.changed("")
 	b.log.Info("broker serves", "addr", r.addr, "dir", b.cfg.Dir)
@@ -386,7 +425,14 @@ func (b *Broker) Close() error { return b.stop((*store.Store).Close, true) }
 func (b *Broker) kill() error { return b.stop((*store.Store).Kill, false) }
 
 // powerOff leaves what a loss of power leaves: nothing that was not synced.
-func (b *Broker) powerOff() error { return b.stop((*store.Store).PowerOff, false) }
+func (b *Broker) powerOff() error {
+	return b.stop(func(s *store.Store) error {
+		return errors.Join(s.PowerOff(), b.run.Load().replica.losePower())
+	}, false)
+}
+
+// errKilled is the end of a broker that nobody is told of.
+var errKilled = errors.New("killed")
 
 // discard closes a broker whose data nobody wants.
 func (b *Broker) discard() error { return b.stop((*store.Store).Discard, false) }
@@ -394,15 +440,27 @@ func (b *Broker) discard() error { return b.stop((*store.Store).Discard, false) 
 func (b *Broker) stop(closeStore func(*store.Store) error, persist bool) error {
 	return b.life.close(func() error {
 		r := b.run.Load()
-		r.cancel()
+		if persist {
+			r.cancel(nil)
+		} else {
+			r.cancel(errKilled) // it says nothing to anybody
+		}
 		errs := []error{r.listener.Close()}
+		if r.door != nil {
+			_ = r.door.listener.Close()
+		}
 		r.waiters.Close()
 		r.loops.Wait()
+		r.duty.end() // nobody begins another one
 		r.reg.close()
 		if persist {
-			errs = append(errs, r.offsets.Persist(), r.settings.Persist(), r.closeDelays())
+			errs = append(errs, r.offsets.Persist(), r.settings.Persist(), r.closeDelays(), r.replica.persist())
 		}
-		errs = append(errs, hooked(closeStore(r.store)))
+		err := hooked(closeStore(r.store()))
+		if err == nil && persist {
+			err = r.replica.close()
+		}
+		errs = append(errs, err)
 		if !b.wire.shared {
 			errs = append(errs, r.events.close())
 		}
@@ -410,7 +468,7 @@ func (b *Broker) stop(closeStore func(*store.Store) error, persist bool) error {
 		return errors.Join(errs...)
 	}, func() error {
 		r := b.run.Load()
-		if err := hooked(r.store.Close()); errors.Is(err, ErrHandlersRunning) {
+		if err := hooked(r.store().Close()); errors.Is(err, ErrHandlersRunning) {
 			return err
 		}
 		return r.events.close()
@@ -429,8 +487,8 @@ func hooked(err error) error {
 // Name returns the name of the broker's group.
 func (b *Broker) Name() string { return b.cfg.Name }
 
-// ID returns the broker id within its group; 0 is a master.
-func (b *Broker) ID() int64 { return protocol.MasterID }
+// ID returns the broker's configured id within its group.
+func (b *Broker) ID() int64 { return b.cfg.ID }
 
 // Addr returns the address that clients dial, "" before Start.
 func (b *Broker) Addr() string {
@@ -451,7 +509,7 @@ func (b *Broker) Check(ctx context.Context) error {
 	if err := b.life.use(); err != nil {
 		return err
 	}
-	return b.run.Load().store.Check(ctx)
+	return b.run.Load().store().Check(ctx)
 }
 
 // fenced gives what stopped a store the public sentinel: a failed write or
@@ -485,23 +543,34 @@ func (b *Broker) Status() BrokerStatus {
 	if r == nil {
 		return BrokerStatus{Reason: ErrNotStarted.Error()}
 	}
-	pos := r.store.Positions()
+	pos := r.store().Positions()
 	now := time.Now()
 	st := BrokerStatus{
 		MinPosition: pos.Min, WrittenPosition: pos.Written, SyncedPosition: pos.Synced, DispatchedPosition: pos.Dispatched,
-		Cut: r.store.Cut(), HeldPulls: r.waiters.Held(), Connections: int(r.conns.Load()),
+		Cut: r.store().Cut(), HeldPulls: r.waiters.Held(), Connections: int(r.conns.Load()),
 		PutRate: r.puts.perSecond(now), GetRate: r.gets.perSecond(now),
-		Err: fenced(r.store.Err()), Damage: r.store.Damage(),
+		Err: fenced(r.store().Err()), Damage: r.store().Damage(),
+		Role: b.Role(), Epoch: r.standing.Load().epoch,
+	}
+	st.ConfirmedPosition, st.Slaves = r.slaveStatus()
+	if f := r.receiver.Load(); f != nil {
+		at := f.Status()
+		st.ConfirmedPosition = at.Confirmed
+		st.Master = MasterStatus{Connected: at.Connected, Addr: at.Addr, Epoch: at.Epoch, End: at.MasterEnd, Err: at.Err}
 	}
 	switch err := b.life.use(); {
 	case err != nil:
 		st.Reason = err.Error()
 	case st.Err != nil:
 		st.Reason = b.refusal(st.Err)
+	case r.standing.Load().fenced:
+		st.Reason = "the controller of the group has not told it a role"
+	case st.Role != RoleMaster:
+		st.Reason = "a slave takes no messages"
 	case r.draining.Load():
 		st.Reason = "shutting down"
 	default:
-		if err := r.store.Behind(); err != nil {
+		if err := r.store().Behind(); err != nil {
 			st.Reason = err.Error() + "; reads go on"
 			break
 		}
@@ -538,6 +607,9 @@ func (r *brokerRun) persistLoop(ctx context.Context) {
 		}
 		if err := r.settings.Persist(); err != nil {
 			r.log.Error("group settings not persisted", "err", err)
+		}
+		if err := r.replica.persist(); err != nil {
+			r.log.Error("what is confirmed was not persisted", "err", err)
 		}
 		if err := r.persistDelays(ctx); err != nil && ctx.Err() == nil {
 			r.log.Error("progress of delayed messages not persisted", "err", err)
@@ -595,6 +667,15 @@ func serveBroker[Q, R any](ctx context.Context, s *brokerSession, code Code, top
 	if !s.serving.Load() {
 		return nil, &protocol.Error{Code: protocol.SystemError, Remark: "the broker is starting, try again", Broker: s.cfg.Name}
 	}
+	guarded := needsMaster(code)
+	if guarded {
+		s.writes.enter() // before its role is looked at: see fence
+		defer s.writes.leave()
+	}
+	role := s.standing.Load()
+	if guarded && role.role != RoleMaster {
+		return nil, answer(ctx, s.cfg.Name, s.notMaster(code))
+	}
 	var resp *R
 	var err error
 	if s.wire.faults.list.Load() == nil {
@@ -602,6 +683,11 @@ func serveBroker[Q, R any](ctx context.Context, s *brokerSession, code Code, top
 	} else {
 		resp, err = handled(ctx, s.wire.faults, request{code, s.node, s.peer.Node, topic, group}, q, s.later,
 			func(ctx context.Context, q *Q) (*R, error) { return serve(s, ctx, q) })
+	}
+	if err == nil && role.role == RoleMaster && (guarded || code == protocol.CodeUpdateConsumerOffset) {
+		if err = s.mayAnswer(role.epoch); err != nil {
+			resp = nil
+		}
 	}
 	if err != nil {
 		return resp, answer(ctx, s.cfg.Name, err)

@@ -26,12 +26,12 @@ func (r *brokerRun) arrived(topic string, queueID int, offset int64, tagsCode in
 // openDelays makes the service that delivers what has become due meanwhile, and
 // goes on from there; nil when nothing can be delivered.
 func (r *brokerRun) openDelays(progress *delay.Progress) *delay.Service {
-	if errors.Is(r.store.Err(), store.ErrReadOnly) {
+	if errors.Is(r.store().Err(), store.ErrReadOnly) {
 		return nil // its progress is kept for the time when it is repaired
 	}
 	levels := r.cfg.Timings.DelayLevels
 	delays := append(make([]time.Duration, 0, len(levels)), levels...)
-	for q := range r.store.Queues() { // of a longer table of levels
+	for q := range r.store().Queues() { // of a longer table of levels
 		for q.Topic == message.ScheduleTopic && q.ID >= len(delays) {
 			delays = append(delays, message.LevelDelay(levels, len(delays)+1))
 		}
@@ -51,7 +51,7 @@ func (r *brokerRun) persistDelays(ctx context.Context) error {
 
 // closeDelays is persistDelays at the end: it waits no longer than a sender would.
 func (r *brokerRun) closeDelays() error {
-	if r.store.Err() != nil {
+	if r.store().Err() != nil {
 		return nil // what was appended last may not be durable, and never will be
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), r.cfg.Timings.FlushTimeout)
@@ -83,11 +83,11 @@ func delayLevel(value string) (int, error) {
 type delayLog struct{ r *brokerRun }
 
 func (l delayLog) Bounds(level int) (first, end int64) {
-	return l.r.store.MinOffset(message.ScheduleTopic, level), l.r.store.MaxOffset(message.ScheduleTopic, level)
+	return l.r.store().MinOffset(message.ScheduleTopic, level), l.r.store().MaxOffset(message.ScheduleTopic, level)
 }
 
 func (l delayLog) Due(level int, offset int64, limit int) ([]int64, error) {
-	units, err := l.r.store.Units(message.ScheduleTopic, level, offset, limit)
+	units, err := l.r.store().Units(message.ScheduleTopic, level, offset, limit)
 	due := make([]int64, len(units))
 	for i, u := range units {
 		due[i] = u.TagsCode
@@ -96,7 +96,7 @@ func (l delayLog) Due(level int, offset int64, limit int) ([]int64, error) {
 }
 
 func (l delayLog) Records(level int, offset int64, limit, maxBytes int) ([][]byte, int64, error) {
-	got, err := l.r.store.Get(store.GetRequest{Topic: message.ScheduleTopic, QueueID: level, Offset: offset, MaxMessages: limit, MaxBytes: maxBytes})
+	got, err := l.r.store().Get(store.GetRequest{Topic: message.ScheduleTopic, QueueID: level, Offset: offset, MaxMessages: limit, MaxBytes: maxBytes})
 	return got.Records, got.Next, err
 }
 
@@ -107,15 +107,15 @@ func (l delayLog) Takes(topic string, queue int) bool {
 
 // Append does not wait for a sync: progress does, before it is saved.
 func (l delayLog) Append(ctx context.Context, records []message.Record) error {
-	batch := l.r.store.NewBatch()
+	batch := l.r.store().NewBatch()
 	for i := range records {
 		records[i].StoreHost = l.r.addr
 		if err := batch.Add(&records[i]); err != nil {
 			return err
 		}
 	}
-	_, err := l.r.store.Append(ctx, batch, store.AppendOptions{NoWait: true})
+	_, err := l.r.store().Append(ctx, batch, store.AppendOptions{NoWait: true})
 	return err
 }
 
-func (l delayLog) Sync(ctx context.Context) error { return l.r.store.Sync(ctx) }
+func (l delayLog) Sync(ctx context.Context) error { return l.r.store().Sync(ctx) }

@@ -104,7 +104,7 @@ func (s *brokerSession) QueryConsumerOffset(ctx context.Context, q *protocol.Que
 		if at, ok := s.offsets.Query(q.Group, q.Topic, q.QueueID); ok {
 			return &protocol.QueryConsumerOffsetResponse{Offset: at}, nil
 		}
-		if !q.CommittedOnly && s.store.MinOffset(q.Topic, q.QueueID) == 0 && s.store.MaxOffset(q.Topic, q.QueueID) > 0 {
+		if !q.CommittedOnly && s.store().MinOffset(q.Topic, q.QueueID) == 0 && s.store().MaxOffset(q.Topic, q.QueueID) > 0 {
 			return &protocol.QueryConsumerOffsetResponse{Offset: 0}, nil
 		}
 		return nil, protocol.Errorf(protocol.QueryNotFound, "group %s has no offset of topic %s queue %d", q.Group, q.Topic, q.QueueID)

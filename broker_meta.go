@@ -41,7 +41,7 @@ func (r *brokerRun) takeOwn(own []protocol.OwnOffset) error {
 		if config, ok := r.topics.Get(topic); !ok || queue >= config.ReadQueues {
 			return -1
 		}
-		return r.store.MaxOffset(topic, queue)
+		return r.store().MaxOffset(topic, queue)
 	})
 	if errors.Is(err, offsets.ErrFollowing) {
 		return protocol.Errorf(protocol.SystemError, "%s is a slave: offsets committed at another one are for the master", r.node)
@@ -72,4 +72,4 @@ func (s *brokerSession) GetAllDelayOffset(ctx context.Context, q *protocol.GetAl
 }
 
 // written is the position of the last record in the log, 0 without one.
-func (r *brokerRun) written() int64 { return r.store.Positions().Written }
+func (r *brokerRun) written() int64 { return r.store().Positions().Written }

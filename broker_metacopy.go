@@ -16,9 +16,8 @@ import (
 // metadataCopy copies what is not in the log from a slave's master, round by round.
 // One goroutine uses it, for one connection. Java: SlaveSynchronize.
 type metadataCopy struct {
-	r     *brokerRun
-	store *store.Store
-	conn  protocol.BrokerConn // to the master
+	r    *brokerRun
+	conn protocol.BrokerConn // to the master
 
 	// What waits until the slave's log has what it presumes; nil = nothing. It is not
 	// replaced by something newer, or a slave that is always a little behind would never
@@ -98,7 +97,7 @@ func (c *metadataCopy) ask(ctx context.Context) (err error) {
 // apply takes over what waits, as far as the log has what it presumes, for good:
 // what can be read through its queue stays.
 func (c *metadataCopy) apply(ctx context.Context) (err error) {
-	end := c.store.Positions().Dispatched
+	end := c.r.store().Positions().Dispatched
 	if c.offsets != nil && c.offsets.Position <= end {
 		err = c.r.offsets.Replace(c.offsets.OffsetTable)
 		c.offsets = nil
@@ -106,7 +105,7 @@ func (c *metadataCopy) apply(ctx context.Context) (err error) {
 	}
 	if c.delays != nil && c.delays.Position <= end {
 		// It stands for copies of messages, which have to outlive it.
-		if serr := c.store.Sync(ctx); serr != nil {
+		if serr := c.r.store().Sync(ctx); serr != nil {
 			return errors.Join(err, fmt.Errorf("delay offsets: not copied, because the messages delivered before are not durable: %w", serr))
 		}
 		err = errors.Join(err, c.r.progress.Replace(c.delays.DelayProgress))
@@ -123,8 +122,8 @@ func (r *brokerRun) followMetadata() { r.offsets.Follow() }
 // queue with messages has its topic, and all of it is newer than what a former master
 // can have. It is done before the first write, or progress beyond an end would stand
 // for new messages. An error leaves a part of it done; it can be done again.
-func (r *brokerRun) leadMetadata(st *store.Store, epoch int64) error {
-	now := time.Now()
+func (r *brokerRun) leadMetadata(epoch int64) error {
+	st, now := r.store(), time.Now()
 	if n := r.offsets.Clamp(st.MaxOffset); n > 0 {
 		r.log.Warn("committed offsets lay beyond their queues and were lowered", "offsets", n)
 	}

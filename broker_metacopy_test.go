@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pocketmq/pocketmq/protocol"
-	"github.com/pocketmq/pocketmq/store"
 )
 
 // copied is a broker, another one that copies from it what is not in the log, and a
@@ -40,7 +39,7 @@ func copying(t *testing.T, f func(c *copied)) {
 			}
 		}
 		c.slave.followMetadata()
-		c.copy = &metadataCopy{r: c.slave, store: storeOf(c.slave), conn: c.conns[0]}
+		c.copy = &metadataCopy{r: c.slave, conn: c.conns[0]}
 		f(c)
 	})
 }
@@ -155,7 +154,7 @@ func TestHA03_ANewMasterBeginsWithinItsLog(t *testing.T) {
 		require.NoError(c, err)
 
 		for range 2 {
-			require.NoError(c, c.slave.leadMetadata(storeOf(c.slave), 3))
+			require.NoError(c, c.slave.leadMetadata(3))
 			assert.EqualValues(c, 90, c.offset(c.slave))
 			assert.Zero(c, c.slave.progress.Offset(0))
 			for _, name := range []string{"T", "new", "%DLQ%g"} {
@@ -177,7 +176,7 @@ func TestHA03_ANewMasterBeginsWithinItsLog(t *testing.T) {
 		assert.ErrorIs(c, err, protocol.ErrStaleVersion)
 		c.master.followMetadata()
 		c.send(0, 50, "T", "")
-		back := &metadataCopy{r: c.master, store: storeOf(c.master), conn: c.conns[1]}
+		back := &metadataCopy{r: c.master, conn: c.conns[1]}
 		require.NoError(c, back.round(ctx))
 		assert.EqualValues(c, 90, c.offset(c.master))
 	})
@@ -197,5 +196,3 @@ type withoutTopics struct{ protocol.BrokerConn }
 func (withoutTopics) GetAllTopicConfig(context.Context, *protocol.GetAllTopicConfigRequest) (*protocol.GetAllTopicConfigResponse, error) {
 	return nil, ErrUnreachable
 }
-
-func storeOf(r *brokerRun) *store.Store { return r.store }

@@ -52,7 +52,7 @@ func (s *brokerSession) consumeStats(ctx context.Context, q *protocol.GetConsume
 				}
 				at.LastTime = stored
 			}
-			at.BrokerOffset = s.store.MaxOffset(name, id) // after the commit: it never lies beyond
+			at.BrokerOffset = s.store().MaxOffset(name, id) // after the commit: it never lies beyond
 			resp.Queues = append(resp.Queues, at)
 		}
 	}
@@ -65,7 +65,7 @@ func (r *brokerRun) lastConsumed(topic string, id int, offset int64) (time.Time,
 	if offset == 0 {
 		return time.Time{}, nil
 	}
-	stored, err := r.store.StoreTime(topic, id, offset-1)
+	stored, err := r.store().StoreTime(topic, id, offset-1)
 	if errors.Is(err, store.ErrNoRecord) {
 		return time.Time{}, nil
 	}
@@ -131,11 +131,11 @@ func (r *brokerRun) groupStatus(name string) (GroupStatus, bool) {
 			lag.LastConsumed, _ = r.lastConsumed(k.Topic, k.Queue, at) // what cannot be read has no time
 		}
 		// The end after the commit, the start last: neither passes the one before.
-		lag.Max = r.store.MaxOffset(k.Topic, k.Queue)
+		lag.Max = r.store().MaxOffset(k.Topic, k.Queue)
 		if lag.Max == 0 && message.IsRetryTopic(k.Topic) {
 			continue // nothing has failed yet
 		}
-		lag.fill(r.store.MinOffset(k.Topic, k.Queue))
+		lag.fill(r.store().MinOffset(k.Topic, k.Queue))
 		st.Queues = append(st.Queues, lag)
 	}
 	slices.SortFunc(st.Queues, compareLags)

@@ -35,7 +35,7 @@ func (s *brokerSession) pullMessage(ctx context.Context, q *protocol.PullMessage
 	if resp := s.moved(q); resp != nil {
 		return resp, nil
 	}
-	if q.Commit {
+	if q.Commit && s.standing.Load().role == RoleMaster { // Java: a slave takes none with a pull
 		if err := s.advance(q.Group, q.Topic, q.QueueID, q.CommitOffset); err != nil {
 			return nil, err
 		}
@@ -47,7 +47,7 @@ func (s *brokerSession) pullMessage(ctx context.Context, q *protocol.PullMessage
 	now := time.Now()
 	deadline := now.Add(q.Suspend)
 	ready := func() bool {
-		if s.store.MaxOffset(q.Topic, q.QueueID) > q.Offset || s.offsets.ResetWaits(q.Group, q.Topic, q.QueueID) {
+		if s.store().MaxOffset(q.Topic, q.QueueID) > q.Offset || s.offsets.ResetWaits(q.Group, q.Topic, q.QueueID) {
 			return true
 		}
 		_, ok := s.topics.Get(q.Topic)
@@ -194,7 +194,7 @@ func (s *brokerSession) checkPull(q *protocol.PullMessageRequest) (func(int64) b
 
 // read is one look into the store.
 func (s *brokerSession) read(q *protocol.PullMessageRequest, match func(int64) bool) (*protocol.PullMessageResponse, error) {
-	got, err := s.store.Get(store.GetRequest{
+	got, err := s.store().Get(store.GetRequest{
 		Topic: q.Topic, QueueID: q.QueueID, Offset: q.Offset,
 		MaxMessages: min(q.MaxMessages, maxPullMessages), MaxBytes: maxPullBytes, Match: match,
 	})
@@ -205,13 +205,39 @@ func (s *brokerSession) read(q *protocol.PullMessageRequest, match func(int64) b
 		s.gets.count.Add(int64(len(got.Records)))
 		s.found.Store(time.Now().UnixNano())
 	}
+	code := pullCode(got.Status, q.Offset)
+	if code == protocol.PullOffsetMoved && q.Offset > got.Max && s.standing.Load().role != RoleMaster {
+		// A slave has not come that far: the offset is one of its master's.
+		code, got.Next = protocol.PullNotFound, q.Offset
+	}
 	return &protocol.PullMessageResponse{
-		Code:            pullCode(got.Status, q.Offset),
+		Code:            code,
 		NextBeginOffset: got.Next,
+		SuggestBrokerID: s.suggest(q.Group, got.Records),
 		MinOffset:       got.Min,
 		MaxOffset:       got.Max,
 		Records:         got.Records,
 	}, nil
+}
+
+// suggest is the id of the member to read from next: the master, or, for who is so far
+// behind that he would read from the master's disk, a slave that follows. Java:
+// GetMessageResult.suggestPullingFromSlave.
+func (s *brokerSession) suggest(group string, records [][]byte) int64 {
+	m := s.master.Load()
+	if s.cfg.SlaveReadBytes <= 0 || m == nil || len(records) == 0 {
+		return protocol.MasterID
+	}
+	st := s.store()
+	last := message.View(records[len(records)-1]).Position()
+	if st.BytesBetween(last, st.Positions().Written) <= s.cfg.SlaveReadBytes {
+		return protocol.MasterID
+	}
+	wanted := int64(1)
+	if g, ok := s.settings.Get(group); ok {
+		wanted = g.WhichBrokerWhenConsumeSlowly
+	}
+	return m.readable(wanted, last)
 }
 
 func pullCode(st store.GetStatus, offset int64) protocol.Code {
@@ -234,14 +260,14 @@ func pullCode(st store.GetStatus, offset int64) protocol.Code {
 // GetMaxOffset answers the end of a queue.
 func (s *brokerSession) GetMaxOffset(ctx context.Context, q *protocol.GetMaxOffsetRequest) (*protocol.GetMaxOffsetResponse, error) {
 	return serveBroker(ctx, s, protocol.CodeGetMaxOffset, q.Topic, "", q, func(s *brokerSession, _ context.Context, q *protocol.GetMaxOffsetRequest) (*protocol.GetMaxOffsetResponse, error) {
-		return &protocol.GetMaxOffsetResponse{Offset: s.store.MaxOffset(q.Topic, q.QueueID)}, nil
+		return &protocol.GetMaxOffsetResponse{Offset: s.store().MaxOffset(q.Topic, q.QueueID)}, nil
 	})
 }
 
 // GetMinOffset answers the start of a queue.
 func (s *brokerSession) GetMinOffset(ctx context.Context, q *protocol.GetMinOffsetRequest) (*protocol.GetMinOffsetResponse, error) {
 	return serveBroker(ctx, s, protocol.CodeGetMinOffset, q.Topic, "", q, func(s *brokerSession, _ context.Context, q *protocol.GetMinOffsetRequest) (*protocol.GetMinOffsetResponse, error) {
-		return &protocol.GetMinOffsetResponse{Offset: s.store.MinOffset(q.Topic, q.QueueID)}, nil
+		return &protocol.GetMinOffsetResponse{Offset: s.store().MinOffset(q.Topic, q.QueueID)}, nil
 	})
 }
 

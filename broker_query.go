@@ -30,7 +30,7 @@ func (s *brokerSession) SearchOffset(ctx context.Context, q *protocol.SearchOffs
 		if q.Boundary == protocol.BoundaryUpper {
 			boundary = store.UpperBoundary
 		}
-		at, err := s.store.OffsetByTime(q.Topic, q.QueueID, wholeMillis(q.Time), boundary)
+		at, err := s.store().OffsetByTime(q.Topic, q.QueueID, wholeMillis(q.Time), boundary)
 		if err != nil {
 			return nil, s.storeError(err)
 		}
@@ -42,7 +42,7 @@ func (s *brokerSession) SearchOffset(ctx context.Context, q *protocol.SearchOffs
 // Java: AdminBrokerProcessor.getEarliestMsgStoretime.
 func (s *brokerSession) GetEarliestStoreTime(ctx context.Context, q *protocol.GetEarliestStoreTimeRequest) (*protocol.GetEarliestStoreTimeResponse, error) {
 	return serveBroker(ctx, s, protocol.CodeGetEarliestStoreTime, q.Topic, "", q, func(s *brokerSession, _ context.Context, q *protocol.GetEarliestStoreTimeRequest) (*protocol.GetEarliestStoreTimeResponse, error) {
-		at, err := s.store.EarliestStoreTime(q.Topic, q.QueueID)
+		at, err := s.store().EarliestStoreTime(q.Topic, q.QueueID)
 		if err != nil && !errors.Is(err, store.ErrNoRecord) {
 			return nil, s.storeError(err)
 		}
@@ -61,9 +61,9 @@ func (s *brokerSession) queryMessage(ctx context.Context, q *protocol.QueryMessa
 	if q.Unique {
 		most = uniqueQueryMessages
 	}
-	resp := &protocol.QueryMessageResponse{IndexPosition: s.store.Positions().Dispatched}
+	resp := &protocol.QueryMessageResponse{IndexPosition: s.store().Positions().Dispatched}
 	if most > 0 {
-		records, err := s.store.QueryKey(ctx, store.KeyQuery{
+		records, err := s.store().QueryKey(ctx, store.KeyQuery{
 			Topic: q.Topic, Key: q.Key, From: wholeMillis(q.From), To: wholeMillis(q.To), Below: q.Below, Max: most, MaxBytes: maxQueryBytes,
 		})
 		if err != nil && len(records) == 0 {
@@ -81,7 +81,7 @@ func (s *brokerSession) queryMessage(ctx context.Context, q *protocol.QueryMessa
 		return nil, protocol.Errorf(protocol.QueryNotFound, "can not find message, maybe time range not correct")
 	}
 	// The last indexed record may have been trimmed, the answer has not.
-	if rec, err := s.store.Record(resp.IndexPosition); err == nil {
+	if rec, err := s.store().Record(resp.IndexPosition); err == nil {
 		if v, err := message.ParseView(rec); err == nil {
 			resp.IndexTime = time.UnixMilli(v.StoreTime())
 		}
@@ -93,7 +93,7 @@ func (s *brokerSession) queryMessage(ctx context.Context, q *protocol.QueryMessa
 // Java: QueryMessageProcessor.viewMessageById.
 func (s *brokerSession) ViewMessage(ctx context.Context, q *protocol.ViewMessageRequest) (*protocol.ViewMessageResponse, error) {
 	return serveBroker(ctx, s, protocol.CodeViewMessage, "", "", q, func(s *brokerSession, _ context.Context, q *protocol.ViewMessageRequest) (*protocol.ViewMessageResponse, error) {
-		rec, err := s.store.Record(q.Position)
+		rec, err := s.store().Record(q.Position)
 		switch {
 		case errors.Is(err, store.ErrNoRecord):
 			return nil, protocol.Errorf(protocol.SystemError, "%s %d", protocol.RemarkNoMessage, q.Position)
@@ -123,12 +123,12 @@ func (s *brokerSession) topicStats(ctx context.Context, q *protocol.GetTopicStat
 		at := &stats[id]
 		// The end first: what is appended or trimmed meanwhile never makes the
 		// start pass the end.
-		at.MaxOffset = s.store.MaxOffset(q.Topic, id)
-		at.MinOffset = min(s.store.MinOffset(q.Topic, id), at.MaxOffset)
+		at.MaxOffset = s.store().MaxOffset(q.Topic, id)
+		at.MinOffset = min(s.store().MinOffset(q.Topic, id), at.MaxOffset)
 		if at.MinOffset == at.MaxOffset {
 			continue
 		}
-		stored, err := s.store.StoreTime(q.Topic, id, at.MaxOffset-1)
+		stored, err := s.store().StoreTime(q.Topic, id, at.MaxOffset-1)
 		if err != nil && !errors.Is(err, store.ErrNoRecord) { // trimmed meanwhile
 			return nil, s.storeError(err)
 		}

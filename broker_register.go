@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/pocketmq/pocketmq/internal/client"
@@ -26,7 +27,12 @@ type registrar struct {
 	links  []*nameServerLink
 	closed bool  // no sessions are opened any more; guarded by turn
 	known  int64 // counter of the newest table that every name server has; guarded by turn
+
+	master atomic.Pointer[masterAt] // of a slave: its master, as the name servers know it; nil when none does
 }
+
+// masterAt says where the master of a group serves its clients and its slaves.
+type masterAt struct{ addr, ha string }
 
 // nameServerLink is guarded by registrar.turn.
 type nameServerLink struct {
@@ -40,6 +46,7 @@ type nameServerLink struct {
 	// permission was wiped.
 	has     int64
 	ordered map[string]string // what its last answer called ordered topics
+	master  masterAt          // where its last answer said the master of the group is
 }
 
 // hasNothing is nameServerLink.has of a name server that may have nothing.
@@ -94,6 +101,19 @@ func (g *registrar) remove(addr string) {
 	})
 }
 
+// forget makes the next registrations carry all topics: their versions were counted by
+// another broker.
+func (g *registrar) forget(ctx context.Context) {
+	if g.lock(ctx) != nil {
+		return
+	}
+	defer g.unlock()
+	g.known = -1
+	for _, l := range g.links {
+		l.has = hasNothing
+	}
+}
+
 // register sends the topic table to every name server, each within timeout.
 // The error joins those that failed.
 func (g *registrar) register(ctx context.Context, timeout time.Duration) error {
@@ -121,6 +141,9 @@ func (g *registrar) registerLocked(ctx context.Context, timeout time.Duration) e
 	if g.r.draining.Load() {
 		return nil // it has said goodbye
 	}
+	if g.r.standing.Load().id < 0 {
+		return nil // it has never had a role: nobody is to ask it anything
+	}
 	_, version := g.r.topics.Snapshot()
 	err := g.send(ctx, g.links, timeout)
 	if err == nil {
@@ -135,6 +158,9 @@ func (g *registrar) registerLocked(ctx context.Context, timeout time.Duration) e
 func (g *registrar) send(ctx context.Context, links []*nameServerLink, timeout time.Duration) error {
 	err := g.each(ctx, links, timeout, g.registerAt)
 	for _, l := range links {
+		if g.r.standing.Load().role != RoleMaster {
+			break // it copies the master's topics, marks included
+		}
 		marked, merr := g.r.topics.MarkOrdered(time.Now(), maps.Keys(l.ordered))
 		switch {
 		case merr != nil:
@@ -144,7 +170,20 @@ func (g *registrar) send(ctx context.Context, links []*nameServerLink, timeout t
 		}
 		l.ordered = nil
 	}
+	g.noteMaster()
 	return err
+}
+
+// noteMaster notes where the master is. The caller holds turn.
+func (g *registrar) noteMaster() {
+	for _, l := range g.links {
+		if l.conn != nil && l.master.ha != "" {
+			at := l.master
+			g.master.Store(&at)
+			return
+		}
+	}
+	g.master.Store(nil)
 }
 
 // unregister says goodbye to every name server that can be reached.
@@ -155,7 +194,7 @@ func (g *registrar) unregister(ctx context.Context) {
 	defer g.unlock()
 	err := g.each(ctx, g.links, registerTimeout, func(ctx context.Context, l *nameServerLink) error {
 		_, err := l.conn.UnregisterBroker(ctx, &protocol.UnregisterBrokerRequest{
-			Cluster: g.r.cfg.Cluster, BrokerName: g.r.cfg.Name, BrokerID: protocol.MasterID, Addr: g.r.addr.String(),
+			Cluster: g.r.cfg.Cluster, BrokerName: g.r.cfg.Name, BrokerID: g.r.standing.Load().id, Addr: g.r.addr.String(),
 		})
 		return err
 	})
@@ -169,18 +208,18 @@ func (g *registrar) unregister(ctx context.Context) {
 // have lost some.
 func (g *registrar) registerAt(ctx context.Context, l *nameServerLink) error {
 	topics, version := g.r.topics.ChangedSince(l.has)
-	if version.Counter == l.has {
+	if version.Counter <= l.has {
 		topics, version = g.r.topics.Snapshot()
 	}
 	l.has = hasNothing
 	resp, err := l.conn.RegisterBroker(ctx, &protocol.RegisterBrokerRequest{
-		Cluster: g.r.cfg.Cluster, BrokerName: g.r.cfg.Name, BrokerID: protocol.MasterID, Addr: g.r.addr.String(),
+		Cluster: g.r.cfg.Cluster, BrokerName: g.r.cfg.Name, BrokerID: g.r.standing.Load().id, Addr: g.r.addr.String(), HAAddr: g.r.haAddr(),
 		HeartbeatTimeout: g.r.cfg.Timings.BrokerExpire, Version: version, Topics: topics,
 	})
 	if err != nil {
 		return err
 	}
-	l.has, l.ordered = version.Counter, resp.OrderTopics
+	l.has, l.ordered, l.master = version.Counter, resp.OrderTopics, masterAt{resp.MasterAddr, resp.HAAddr}
 	return nil
 }
 

@@ -63,7 +63,7 @@ func (s *brokerSession) consumeDirectly(ctx context.Context, q *protocol.Consume
 	if err != nil {
 		return nil, protocol.Errorf(protocol.SystemError, "message %q: %v; the id is the one that names where the message is stored", clip(q.MsgID), err)
 	}
-	record, err := s.store.Record(position)
+	record, err := s.store().Record(position)
 	switch {
 	case errors.Is(err, store.ErrNoRecord):
 		return nil, protocol.Errorf(protocol.SystemError, "%s %d", protocol.RemarkNoMessage, position)

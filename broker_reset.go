@@ -86,15 +86,15 @@ func (s *brokerSession) tellReset(q *protocol.ResetOffsetRequest, targets map[in
 func (r *brokerRun) resetTarget(q *protocol.ResetOffsetRequest, id int) (int64, error) {
 	switch {
 	case q.Offset != nil:
-		low, high := r.store.MinOffset(q.Topic, id), r.store.MaxOffset(q.Topic, id)
+		low, high := r.store().MinOffset(q.Topic, id), r.store().MaxOffset(q.Topic, id)
 		if at := *q.Offset; at < low || at > high {
 			return 0, protocol.Errorf(protocol.SystemError, "offset %d is outside of topic %s queue %d, which goes from %d to %d", at, q.Topic, id, low, high)
 		}
 		return *q.Offset, nil
 	case q.Time.IsZero():
-		return r.store.MaxOffset(q.Topic, id), nil
+		return r.store().MaxOffset(q.Topic, id), nil
 	}
-	at, err := r.store.OffsetByTime(q.Topic, id, wholeMillis(q.Time), store.LowerBoundary)
+	at, err := r.store().OffsetByTime(q.Topic, id, wholeMillis(q.Time), store.LowerBoundary)
 	if err != nil {
 		return 0, r.storeError(err)
 	}
@@ -119,7 +119,7 @@ func (s *brokerSession) moved(q *protocol.PullMessageRequest) *protocol.PullMess
 	}
 	resp := &protocol.PullMessageResponse{
 		Code: protocol.PullOffsetMoved, NextBeginOffset: at,
-		MinOffset: s.store.MinOffset(q.Topic, q.QueueID), MaxOffset: s.store.MaxOffset(q.Topic, q.QueueID),
+		MinOffset: s.store().MinOffset(q.Topic, q.QueueID), MaxOffset: s.store().MaxOffset(q.Topic, q.QueueID),
 	}
 	if first {
 		resp.NextBeginOffset = resp.MinOffset

@@ -68,11 +68,11 @@ func (s *brokerSession) sendMsgBack(ctx context.Context, q *protocol.ConsumerSen
 			return nil, err
 		}
 	}
-	batch := s.store.NewBatch()
+	batch := s.store().NewBatch()
 	if err := batch.Add(&rec); err != nil {
 		return nil, illegal(err)
 	}
-	switch _, err := s.store.Append(ctx, batch, store.AppendOptions{}); {
+	switch _, err := s.store().Append(ctx, batch, store.AppendOptions{}); {
 	case errors.Is(err, store.ErrFlushTimeout):
 		return nil, protocol.Errorf(protocol.SystemError, "FLUSH_DISK_TIMEOUT: stored, but not flushed within %v", s.cfg.Timings.FlushTimeout)
 	case err != nil:
@@ -95,7 +95,7 @@ func notStored(err error) error {
 // failedMessage reads the record that a consumer gives back, and makes sure that
 // it is the one.
 func (s *brokerSession) failedMessage(q *protocol.ConsumerSendMsgBackRequest) (message.View, error) {
-	raw, err := s.store.Record(q.Position)
+	raw, err := s.store().Record(q.Position)
 	if err != nil {
 		return nil, protocol.Errorf(protocol.SystemError, "look message by offset failed, %d: %v", q.Position, err)
 	}

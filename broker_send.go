@@ -69,7 +69,7 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 	if topic.MultiTag {
 		rec.SysFlag |= message.FlagMultiTags
 	}
-	batch := s.store.NewBatch()
+	batch := s.store().NewBatch()
 	noWait, uniqKey := false, ""
 	if q.Batch {
 		err = s.addBatch(batch, &rec, q)
@@ -80,7 +80,13 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 		return nil, illegal(err)
 	}
 	n := batch.Len()
-	at, err := s.store.Append(ctx, batch, store.AppendOptions{NoWait: noWait})
+	lonely := false
+	if !noWait {
+		if lonely, err = s.mayAppend(); err != nil {
+			return nil, err
+		}
+	}
+	at, err := s.store().Append(ctx, batch, store.AppendOptions{NoWait: noWait})
 	if err != nil && !errors.Is(err, store.ErrFlushTimeout) {
 		return nil, s.appendError(err)
 	}
@@ -92,6 +98,12 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 		TransactionID: uniqKey,
 		Region:        protocol.DefaultRegion,
 		TraceOn:       true,
+	}
+	if s.cfg.Replication == SyncReplication && !noWait {
+		// What became of the slaves counts for more than what became of the disk.
+		if haErr := s.awaitSlaves(ctx, at.Position+int64(n)-1, lonely); haErr != nil {
+			return resp, haErr
+		}
 	}
 	if err != nil {
 		return resp, protocol.Errorf(protocol.FlushDiskTimeout, "stored at %s queue %d offset %d, but not flushed within %v", q.Topic, queueID, at.QueueOffset, s.cfg.Timings.FlushTimeout)

@@ -34,7 +34,7 @@ func (s *brokerSession) DeleteTopic(ctx context.Context, q *protocol.DeleteTopic
 }
 
 func (s *brokerSession) deleteTopic(_ context.Context, q *protocol.DeleteTopicRequest) (*protocol.DeleteTopicResponse, error) {
-	if err := s.store.Err(); err != nil { // before anything is half done
+	if err := s.store().Err(); err != nil { // before anything is half done
 		return nil, s.appendError(err)
 	}
 	delays := s.delays.Load()
@@ -52,13 +52,13 @@ func (s *brokerSession) deleteTopic(_ context.Context, q *protocol.DeleteTopicRe
 		return nil, s.appendError(err)
 	}
 	queues := max(config.ReadQueues, config.WriteQueues)
-	for key := range s.store.Queues() {
+	for key := range s.store().Queues() {
 		if key.Topic == q.Topic {
 			queues = max(queues, key.ID+1)
 		}
 	}
 	// Not with the caller's ctx: it is done as a whole.
-	err = s.store.DropTopic(s.ctx, q.Topic)
+	err = s.store().DropTopic(s.ctx, q.Topic)
 	if err != nil && !errors.Is(err, store.ErrFlushTimeout) {
 		s.log.Error("topic not deleted as a whole, it has to be deleted again", "topic", q.Topic, "err", err)
 		return nil, s.appendError(err)

@@ -27,6 +27,9 @@ const (
 	// nameServerFolder is in ClusterConfig.Dir and holds the folders of name
 	// servers. No broker's folder has such a name: they end in a number.
 	nameServerFolder = "namesrv"
+
+	// maxSlaves bounds the members of a group.
+	maxSlaves = 15
 )
 
 // ClusterConfig configures a Cluster. Its zero value is one name server and
@@ -50,12 +53,13 @@ type ClusterConfig struct {
 	OnEvent   func(Event)  // events of all members and of clients started through the cluster, in order, from one goroutine
 }
 
-// BrokerGroup describes a broker group: so far one master.
+// BrokerGroup describes a broker group: a master, with id 0, and its slaves.
 type BrokerGroup struct {
-	Name  string
-	Addrs []string // by broker id; nil = chosen by the Transport
-	// Config is what every member shares. Name, Cluster, Addr, Dir, NameServers,
-	// Transport and OnEvent belong to the cluster and are refused. Fields of
+	Name   string
+	Slaves int      // how many [0]; their ids count from 1
+	Addrs  []string // by broker id; those that are missing are chosen by the Transport
+	// Config is what every member shares. Name, ID, Cluster, Addr, HAAddr, Dir,
+	// NameServers, Transport and OnEvent belong to the cluster and are refused. Fields of
 	// Timings and Logger, when set, replace the cluster's. Topics are added to the
 	// cluster's. AdvertiseAddr is a host without a port: each member has its own.
 	Config BrokerConfig
@@ -77,16 +81,18 @@ type Cluster struct {
 
 	turn chan struct{} // 1 slot: one change of membership at a time
 
-	mu      sync.Mutex // guards the fields below; leaf
-	servers []*NameServer
-	members []*member
-	clients []clusterClient
+	mu          sync.Mutex // guards the fields below; leaf
+	servers     []*NameServer
+	controllers map[string]*controller // of groups that elect
+	members     []*member
+	clients     []clusterClient
 }
 
 // member is one broker, over all its lives.
 type member struct {
 	group  string
 	id     int64
+	alone  bool // the only one of its group
 	cfg    BrokerConfig
 	broker *Broker // the latest instance
 }
@@ -115,7 +121,7 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start cluster %s: %w", cfg.Name, err)
 	}
-	c := &Cluster{cfg: cfg, transport: cfg.Transport, dir: cfg.Dir, log: loggerOf(cfg.Logger), turn: make(chan struct{}, 1)}
+	c := &Cluster{controllers: make(map[string]*controller), cfg: cfg, transport: cfg.Transport, dir: cfg.Dir, log: loggerOf(cfg.Logger), turn: make(chan struct{}, 1)}
 	c.life.what = "cluster " + cfg.Name
 	if l, ok := pprof.Label(ctx, clusterLabel); ok {
 		c.label = l
@@ -174,7 +180,7 @@ func (cfg ClusterConfig) checkGroup(p *problems, g BrokerGroup) {
 		name string
 		set  bool
 	}{
-		{"Name", g.Config.Name != ""}, {"Cluster", g.Config.Cluster != ""}, {"Addr", g.Config.Addr != ""},
+		{"Name", g.Config.Name != ""}, {"ID", g.Config.ID != 0}, {"HAAddr", g.Config.HAAddr != ""}, {"Cluster", g.Config.Cluster != ""}, {"Addr", g.Config.Addr != ""},
 		{"Dir", g.Config.Dir != ""}, {"NameServers", g.Config.NameServers != nil}, {"Transport", g.Config.Transport != nil},
 		{"OnEvent", g.Config.OnEvent != nil},
 	} {
@@ -182,11 +188,16 @@ func (cfg ClusterConfig) checkGroup(p *problems, g BrokerGroup) {
 			own.add("Config.%s belongs to the cluster, leave it empty", f.name)
 		}
 	}
+	if g.Config.Failover && g.Slaves == 0 {
+		own.add("Config.Failover needs Slaves: who else is to become master")
+	}
 	if cfg.Dir == "" && g.Config.FreeBytes != nil {
 		own.add("Config.FreeBytes is for clusters with a Dir: a throwaway one has no guard of the disk")
 	}
-	if len(g.Addrs) > 1 {
-		own.add("Addrs has %d addresses for 1 member", len(g.Addrs))
+	if g.Slaves < 0 || g.Slaves > maxSlaves {
+		own.add("Slaves is %d, must be 0 to %d", g.Slaves, maxSlaves)
+	} else if len(g.Addrs) > 1+g.Slaves {
+		own.add("Addrs has %d addresses for 1 master and %d slaves", len(g.Addrs), g.Slaves)
 	}
 	for _, a := range g.Addrs {
 		checkAddr(&own, "Addrs", a)
@@ -303,26 +314,45 @@ func (c *Cluster) startNameServer(ctx context.Context, i int, addr string) (*Nam
 	return s, nil
 }
 
-// startGroups starts the members of gs at the same time.
+// startGroups starts gs at the same time, of each group the master first: then its
+// slaves know at once whom to follow.
 func (c *Cluster) startGroups(ctx context.Context, gs []BrokerGroup) error {
 	eg, ctx := errgroup.WithContext(ctx)
 	for _, g := range gs {
-		m := &member{group: g.Name, id: protocol.MasterID, cfg: c.memberConfig(g)}
+		members := make([]*member, 0, 1+g.Slaves)
+		for id := range int64(1 + g.Slaves) {
+			members = append(members, &member{group: g.Name, id: id, alone: g.Slaves == 0, cfg: c.memberConfig(g, id)})
+		}
 		c.mu.Lock()
-		c.members = append(c.members, m)
+		c.members = append(c.members, members...)
 		c.mu.Unlock()
-		eg.Go(func() error { return c.startMember(ctx, m, true) })
+		eg.Go(func() error {
+			start := func(m *member) error { return c.startMember(ctx, m, true) }
+			if g.Config.Failover {
+				if err := c.startController(ctx, g); err != nil {
+					return err
+				}
+				if err := each(members, start); err != nil {
+					return err
+				}
+				return c.awaitGroup(ctx, g.Name)
+			}
+			if err := start(members[0]); err != nil {
+				return err
+			}
+			return each(members[1:], start)
+		})
 	}
 	return eg.Wait()
 }
 
-func (c *Cluster) memberConfig(g BrokerGroup) BrokerConfig {
+func (c *Cluster) memberConfig(g BrokerGroup, id int64) BrokerConfig {
 	cfg := g.Config
-	cfg.Cluster, cfg.Name = c.cfg.Name, g.Name
-	if len(g.Addrs) > 0 {
-		cfg.Addr = g.Addrs[protocol.MasterID]
+	cfg.Cluster, cfg.Name, cfg.ID = c.cfg.Name, g.Name, id
+	if id < int64(len(g.Addrs)) {
+		cfg.Addr = g.Addrs[id]
 	}
-	cfg.Dir = filepath.Join(c.dir, fmt.Sprintf("%s-%d", g.Name, protocol.MasterID))
+	cfg.Dir = filepath.Join(c.dir, fmt.Sprintf("%s-%d", g.Name, id))
 	cfg.NameServers = c.NameServerAddrs()
 	cfg.Transport = c.transport
 	cfg.Timings = cfg.Timings.over(c.cfg.Timings)
@@ -342,7 +372,12 @@ func (c *Cluster) memberConfig(g BrokerGroup) BrokerConfig {
 // startMember starts a new instance of m. It has to be routable at every name
 // server that runs, or, when the network may be broken on purpose, at one.
 func (c *Cluster) startMember(ctx context.Context, m *member, everywhere bool) error {
-	b, err := newBroker(m.cfg, c.wire, c.throwaway)
+	w := c.wire
+	w.alone = m.alone
+	if ctl := c.controllerOf(m.group); ctl != nil {
+		w.controller = ctl.where
+	}
+	b, err := newBroker(m.cfg, w, c.throwaway)
 	if err != nil {
 		return err
 	}
@@ -355,9 +390,9 @@ func (c *Cluster) startMember(ctx context.Context, m *member, everywhere bool) e
 		return err
 	}
 	missing, running := c.notRoutable(b)
-	if len(missing) > 0 && (everywhere || len(missing) == running) {
+	if !m.cfg.Failover && len(missing) > 0 && (everywhere || len(missing) == running) {
 		_ = b.Close() // the start has failed: say why
-		return fmt.Errorf("broker %s did not get through to %s: %w", m.group, strings.Join(missing, ", "), ErrUnreachable)
+		return fmt.Errorf("%s did not get through to %s: %w", b.life.what, strings.Join(missing, ", "), ErrUnreachable)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -471,6 +506,8 @@ func (c *Cluster) member(group string, id int64) *member {
 	return nil
 }
 
+func (c *Cluster) hasGroup(name string) bool { return c.member(name, protocol.MasterID) != nil }
+
 // Admin returns the cluster's Admin; it is closed with the cluster.
 func (c *Cluster) Admin() *Admin { return c.admin }
 
@@ -564,21 +601,26 @@ func (c *Cluster) startClient(ctx context.Context, start func(context.Context) e
 func (c *Cluster) AddGroup(ctx context.Context, g BrokerGroup) error {
 	p := problems{what: "BrokerGroup"}
 	c.cfg.checkGroup(&p, g)
-	if c.member(g.Name, protocol.MasterID) != nil {
+	if c.hasGroup(g.Name) {
 		p.add("the cluster has a group %q already", g.Name)
 	}
 	if err := p.err(); err != nil {
 		return err
 	}
 	return c.change(ctx, func(ctx context.Context) error {
-		if c.member(g.Name, protocol.MasterID) != nil {
+		if c.hasGroup(g.Name) {
 			return fmt.Errorf("%w: the cluster has a group %q already", ErrInvalidConfig, g.Name)
 		}
 		err := c.startGroups(ctx, []BrokerGroup{g})
 		if err != nil {
 			c.mu.Lock()
 			c.members = slices.DeleteFunc(c.members, func(m *member) bool { return m.group == g.Name })
+			ctl := c.controllers[g.Name]
+			delete(c.controllers, g.Name)
 			c.mu.Unlock()
+			if ctl != nil {
+				ctl.stop()
+			}
 		}
 		return err
 	})
@@ -692,16 +734,16 @@ func (c *Cluster) closeAll() error {
 	if c.admin != nil {
 		errs = append(errs, c.admin.Close())
 	}
-	errs = append(errs, each(slices.Collect(c.Brokers()), func(b *Broker) error {
-		if b.life.use() != nil { // killed, or closed by its user: its own Close says how that went
-			_ = b.Close()
-			return nil
+	c.stopControllers()
+	var masters, slaves []*Broker
+	for b := range c.Brokers() {
+		if b.Role() == RoleMaster {
+			masters = append(masters, b)
+		} else {
+			slaves = append(slaves, b)
 		}
-		if c.throwaway {
-			return b.discard()
-		}
-		return b.Close()
-	}))
+	}
+	errs = append(errs, each(masters, c.closeBroker), each(slaves, c.closeBroker))
 	c.mu.Lock()
 	servers := slices.Clone(c.servers)
 	c.mu.Unlock()
@@ -713,6 +755,17 @@ func (c *Cluster) closeAll() error {
 		errs = append(errs, os.RemoveAll(c.dir))
 	}
 	return errors.Join(errs...)
+}
+
+func (c *Cluster) closeBroker(b *Broker) error {
+	if b.life.use() != nil { // killed, or closed by its user: its own Close says how that went
+		_ = b.Close()
+		return nil
+	}
+	if c.throwaway {
+		return b.discard()
+	}
+	return b.Close()
 }
 
 // each calls f for all of list at the same time and joins the errors.

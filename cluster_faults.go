@@ -109,5 +109,32 @@ func (c *Cluster) RestartNameServer(ctx context.Context, i int) error {
 	})
 }
 
+// KillController stops the controller of a group as a crash would. A master serves on
+// for as long as its lease runs. Errors: ErrNotFound for a group without one.
+func (c *Cluster) KillController(group string) error {
+	return c.change(context.Background(), func(context.Context) error {
+		ctl := c.controllerOf(group)
+		switch {
+		case ctl == nil:
+			return fmt.Errorf("group %s has no controller (BrokerConfig.Failover): %w", group, ErrNotFound)
+		case !ctl.stop():
+			return fmt.Errorf("the controller of %s is not running", group)
+		}
+		return nil
+	})
+}
+
+// RestartController starts the controller of a group again, at the same address, with
+// what it has stored.
+func (c *Cluster) RestartController(ctx context.Context, group string) error {
+	return c.change(ctx, func(ctx context.Context) error {
+		ctl := c.controllerOf(group)
+		if ctl == nil {
+			return fmt.Errorf("group %s has no controller (BrokerConfig.Failover): %w", group, ErrNotFound)
+		}
+		return ctl.start(ctx)
+	})
+}
+
 // Inject puts a Fault before the handlers of all name servers and brokers.
 func (c *Cluster) Inject(f Fault) *FaultHandle { return c.wire.faults.inject(f) }

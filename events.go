@@ -40,6 +40,62 @@ type BrokerExpired struct {
 	Reason string // "silent" or "connection closed"
 }
 
+// SlaveConnected: a slave follows the master of its group, which tells it.
+type SlaveConnected struct {
+	EventBase
+	ID       int64
+	Addr     string // of its end of the link
+	Position int64  // up to which its log is the master's
+}
+
+// SlaveDisconnected: a slave does not follow its master any more, or was refused.
+type SlaveDisconnected struct {
+	EventBase
+	ID   int64 // -1: it has not said who it is
+	Addr string
+	Err  error
+}
+
+// MasterFollowed: a slave follows a master.
+type MasterFollowed struct {
+	EventBase
+	ID       int64 // of the master
+	Addr     string
+	Epoch    int64
+	Position int64 // up to which the slave's log is the master's
+}
+
+// MasterLost: a slave follows its master no more, or cannot begin to. It tries again by
+// itself. It is told once, until it follows again or the reason is another one.
+type MasterLost struct {
+	EventBase
+	Addr string // "" when it was not reached
+	Err  error
+}
+
+// Elected: a broker has become the master of its group, under an epoch.
+type Elected struct {
+	EventBase
+	Epoch int64
+}
+
+// Truncated: a slave has cut off the end of its log, which its master does not have.
+type Truncated struct {
+	EventBase
+	From, To int64 // last position before, and after
+	Epoch    int64 // of the master
+}
+
+// LogRestarted: a slave has dropped its log, which begins anew at a position: it was
+// too far behind, or had none.
+type LogRestarted struct {
+	EventBase
+	From     int64 // last position before
+	Position int64 // first one now
+	Epoch    int64 // of the master
+	Err      error // why nothing could be kept; nil: it held nothing
+}
+
 // RouteChanged: the routes of some topics changed at a name server.
 type RouteChanged struct {
 	EventBase

@@ -54,10 +54,12 @@ type NameServer struct {
 // wiring is what a Cluster shares with its members; a member on its own makes
 // its own.
 type wiring struct {
-	events *emitter // nil = no OnEvent, or not made yet
-	faults *faults
-	watch  *groupWatch // nil = nobody can
-	shared bool        // events belongs to the cluster
+	events     *emitter // nil = no OnEvent, or not made yet
+	faults     *faults
+	watch      *groupWatch   // nil = nobody can
+	shared     bool          // events belongs to the cluster
+	alone      bool          // the broker has no slaves, and never gets any
+	controller func() string // where the controller of the broker's group is; nil without failover
 }
 
 // nameServerRun is what lives from Start to Close.

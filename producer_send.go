@@ -22,8 +22,9 @@ import (
 //
 // Errors: ErrIllegalMessage, ErrIllegalName, ErrMessageTooLarge before
 // anything is sent; ErrNoRoute; ErrTimeout when the time is used up;
-// otherwise what the last attempt got. ErrFlushDiskTimeout comes with the
-// result: the message is stored.
+// otherwise what the last attempt got. ErrFlushDiskTimeout,
+// ErrFlushSlaveTimeout and ErrSlaveNotAvailable come with the result: the message
+// is stored.
 func (p *Producer) Send(ctx context.Context, m *Message) (*SendResult, error) {
 	return p.send(ctx, m, choice{})
 }
@@ -439,8 +440,13 @@ func (p *Producer) attempt(ctx context.Context, out *outgoing, queue MessageQueu
 		MsgID: out.msgID, MsgIDs: out.msgIDs, OffsetMsgID: resp.MsgID,
 		Queue: MessageQueue{Topic: queue.Topic, BrokerName: queue.BrokerName, QueueID: resp.QueueID}, QueueOffset: resp.QueueOffset,
 	}
-	if errors.Is(err, ErrFlushDiskTimeout) {
+	switch {
+	case errors.Is(err, ErrFlushDiskTimeout):
 		res.Status = SendFlushDiskTimeout
+	case errors.Is(err, ErrFlushSlaveTimeout):
+		res.Status = SendFlushSlaveTimeout
+	case errors.Is(err, ErrSlaveNotAvailable):
+		res.Status = SendSlaveNotAvailable
 	}
 	return res, err
 }

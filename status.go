@@ -20,16 +20,43 @@ type BrokerLive struct {
 
 // BrokerStatus is a snapshot of a broker.
 type BrokerStatus struct {
+	Role     Role
+	Epoch    int64 // of the last master under which its log was written; 0 = nobody has ever replicated it
 	Writable bool
 	Reason   string // why not writable; "" when it is
 	// Positions count the records of the commit log from 1; each is the last
 	// one that is kept, written, synced, dispatched to its queue (0 = none).
 	MinPosition, WrittenPosition, SyncedPosition, DispatchedPosition int64
-	Cut                                                              int // records cut from a torn end at the last open
+	ConfirmedPosition                                                int64         // of a master with slaves: all that are in sync have it; of a slave: what its master said of that
+	Slaves                                                           []SlaveStatus // of a master: those that are connected, or in sync, by id
+	Master                                                           MasterStatus  // of a slave
+	Cut                                                              int           // records cut from a torn end at the last open
 	HeldPulls, Connections                                           int
 	PutRate, GetRate                                                 float64 // messages a second since the Status call before this one (at least a second apart), or since Start
 	Err                                                              error   // why the store takes no messages: a failed write, damage found at Start, a full disk; nil when it does
 	Damage                                                           error   // the first damage that a read has met since Start; sends go on. See DamageFound
+}
+
+// SlaveStatus is how far a slave is, as its master sees it. Java:
+// HAConnectionRuntimeInfo.
+type SlaveStatus struct {
+	ID    int64
+	Addr  string // of its end of the link; "" when it is not connected
+	Acked int64  // the last position that it has acknowledged
+	// What it lacks: LagBytes is an estimate, Lag for how long it has not had
+	// everything, 0 when it has.
+	LagMessages, LagBytes int64
+	Lag                   time.Duration
+	InSync                bool // it counts as in sync: no more than 15 s behind
+}
+
+// MasterStatus is the link of a slave to its master, as the slave sees it.
+type MasterStatus struct {
+	Connected bool
+	Addr      string // of the master, or of the last one
+	Epoch     int64
+	End       int64 // of the master's log, as it said last
+	Err       error // why the slave does not follow
 }
 
 // GroupStatus is a snapshot of a consumer group: as one broker sees it

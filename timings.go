@@ -40,6 +40,14 @@ type Timings struct {
 	FlushInterval time.Duration // AsyncFlush: fsync this often [500 ms] (flushIntervalCommitLog)
 	FlushTimeout  time.Duration // SyncFlush: wait this long for the fsync [5 s] (syncFlushTimeout)
 
+	ReplicationTimeout time.Duration // SyncReplication: wait this long for the slaves [3 s] (slaveTimeout)
+	HAHeartbeat        time.Duration // master and slave say something this often [5 s] (haSendHeartbeatInterval)
+	HAHousekeeping     time.Duration // a link between them on which nothing came for longer is closed; more than HAHeartbeat [20 s] (haHousekeepingInterval)
+	HARedial           time.Duration // a slave tries to reach its master this often at least; it begins with 100 ms and doubles [5 s] (waitForRunning of HAClient)
+	LeaseRenew         time.Duration // Failover: members renew at the controller this often [1 s] (brokerHeartbeatInterval)
+	LeaseExpire        time.Duration // Failover: a master that the controller has not heard of for longer serves no more, and another one does within this and two LeaseRenew of its loss; more than two LeaseRenew [5 s] (controllerHeartBeatTimeoutMills)
+	SlaveSync          time.Duration // a slave copies topics, groups and offsets of its master [3 s] (SlaveSynchronize)
+
 	// DelayLevels are how long messages of Message.DelayLevel 1 and up wait at a
 	// broker, and failed messages before they are tried again: level 3 after the
 	// first failure, then one level higher each time
@@ -74,6 +82,15 @@ func DefaultTimings() Timings {
 		OrderlySuspend:  time.Second,
 		FlushInterval:   500 * time.Millisecond,
 		FlushTimeout:    5 * time.Second,
+
+		ReplicationTimeout: 3 * time.Second,
+		HAHeartbeat:        5 * time.Second,
+		HAHousekeeping:     20 * time.Second,
+		HARedial:           5 * time.Second,
+		LeaseRenew:         time.Second,
+		LeaseExpire:        5 * time.Second,
+		SlaveSync:          3 * time.Second,
+
 		DelayLevels: []time.Duration{
 			time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
 			time.Minute, 2 * time.Minute, 3 * time.Minute, 4 * time.Minute, 5 * time.Minute,
@@ -95,6 +112,9 @@ func (t *Timings) fields() []timing {
 		{"PullSuspend", &t.PullSuspend}, {"PullErrorDelay", &t.PullErrorDelay}, {"PullExpire", &t.PullExpire},
 		{"LockExpire", &t.LockExpire}, {"LockRenew", &t.LockRenew}, {"LockClientLife", &t.LockClientLife}, {"OrderlySuspend", &t.OrderlySuspend},
 		{"FlushInterval", &t.FlushInterval}, {"FlushTimeout", &t.FlushTimeout},
+		{"ReplicationTimeout", &t.ReplicationTimeout}, {"SlaveSync", &t.SlaveSync},
+		{"HAHeartbeat", &t.HAHeartbeat}, {"HAHousekeeping", &t.HAHousekeeping}, {"HARedial", &t.HARedial},
+		{"LeaseRenew", &t.LeaseRenew}, {"LeaseExpire", &t.LeaseExpire},
 	}
 }
 
@@ -175,6 +195,18 @@ func (t *Timings) fit(all *Timings) {
 	if t.LockRenew == 0 && all.LockRenew > all.LockClientLife {
 		all.LockRenew = all.LockClientLife * 2 / 3
 	}
+	if t.LeaseExpire == 0 {
+		all.LeaseExpire = max(all.LeaseExpire, min(5*min(all.LeaseRenew, maxInterval/5), maxInterval))
+	}
+	if t.LeaseRenew == 0 && 2*all.LeaseRenew > all.LeaseExpire {
+		all.LeaseRenew = max(all.LeaseExpire/5, 1)
+	}
+	if t.HAHousekeeping == 0 {
+		all.HAHousekeeping = max(all.HAHousekeeping, min(4*min(all.HAHeartbeat, maxInterval/4), maxInterval))
+	}
+	if t.HAHeartbeat == 0 && all.HAHeartbeat >= all.HAHousekeeping {
+		all.HAHeartbeat = max(all.HAHousekeeping/4, 1)
+	}
 	if t.PullExpire == 0 {
 		all.PullExpire = max(all.PullExpire, min(8*min(all.PullSuspend, maxInterval/8), maxInterval))
 	}
@@ -195,6 +227,8 @@ func (t Timings) validate(p *problems) {
 	t = t.withDefaults()
 	for _, pair := range [][2]timing{
 		{{"PullSuspend", &t.PullSuspend}, {"PullExpire", &t.PullExpire}},
+		{{"LeaseRenew", &t.LeaseRenew}, {"LeaseExpire", &t.LeaseExpire}},
+		{{"HAHeartbeat", &t.HAHeartbeat}, {"HAHousekeeping", &t.HAHousekeeping}},
 		{{"LockRenew", &t.LockRenew}, {"LockClientLife", &t.LockClientLife}},
 		{{"LockClientLife", &t.LockClientLife}, {"LockExpire", &t.LockExpire}},
 	} {

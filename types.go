@@ -55,8 +55,10 @@ const NoRetries = -1
 type SendStatus int
 
 const (
-	SendOK               SendStatus = iota
-	SendFlushDiskTimeout            // stored, but the synchronous flush did not end in time
+	SendOK                SendStatus = iota
+	SendFlushDiskTimeout             // stored, but the synchronous flush did not end in time
+	SendFlushSlaveTimeout            // stored, but too few slaves acknowledged it in time
+	SendSlaveNotAvailable            // stored, but too few slaves follow the master
 )
 
 func (s SendStatus) String() string {
@@ -65,6 +67,10 @@ func (s SendStatus) String() string {
 		return "SEND_OK"
 	case SendFlushDiskTimeout:
 		return "FLUSH_DISK_TIMEOUT"
+	case SendFlushSlaveTimeout:
+		return "FLUSH_SLAVE_TIMEOUT"
+	case SendSlaveNotAvailable:
+		return "SLAVE_NOT_AVAILABLE"
 	}
 	return "UNKNOWN"
 }
@@ -95,6 +101,42 @@ func (m FlushMode) String() string {
 		return "SYNC_FLUSH"
 	}
 	return "ASYNC_FLUSH"
+}
+
+// ReplicationMode tells which members of a broker group have a message before it is
+// acknowledged. Java: BrokerRole.ASYNC_MASTER, SYNC_MASTER.
+type ReplicationMode int
+
+const (
+	// AsyncReplication acknowledges what the master has; slaves follow as fast as
+	// they can. What they lack is lost with the master's disk.
+	AsyncReplication ReplicationMode = iota
+	// SyncReplication acknowledges what BrokerConfig.InSyncReplicas members have.
+	SyncReplication
+)
+
+func (m ReplicationMode) String() string {
+	if m == SyncReplication {
+		return "SYNC_REPLICATION"
+	}
+	return "ASYNC_REPLICATION"
+}
+
+// Role is what a broker does in its group. Java: BrokerRole.
+type Role int
+
+const (
+	// RoleMaster takes messages, and gives them to the slaves of its group.
+	RoleMaster Role = iota
+	// RoleSlave follows the master of its group, and serves reads.
+	RoleSlave
+)
+
+func (r Role) String() string {
+	if r == RoleSlave {
+		return "SLAVE"
+	}
+	return "MASTER"
 }
 
 // ConsumeFrom tells where a group without a committed offset starts. The zero

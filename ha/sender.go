@@ -154,7 +154,7 @@ func (s *Slaves) judge(h *slaveHello) (*masterHello, []byte, error) {
 		return nil, nil, fmt.Errorf("ha: master: %w: it is empty", ErrBadEpochs)
 	}
 	first, end := epochs[0].First, s.end.Load()
-	a := &masterHello{id: s.id, epoch: s.cfg.InSync.Epoch, first: first, end: end, confirmed: s.confirmed.Load(), epochs: epochs}
+	a := &masterHello{id: s.id, epoch: s.cfg.InSync.Epoch, first: first, end: end, confirmed: min(s.confirmed.Load(), end), epochs: epochs}
 	keep, err := Diverge(epochs, first, end, h.epochs, h.end)
 	switch {
 	case err == nil && keep > 0:
@@ -397,7 +397,7 @@ func (p *sender) sendBatch() (sent bool, err error) {
 		return false, fmt.Errorf("ha: the record at %d has %d bytes, a frame at most %d: %w", p.next, len(b.Records[0]), s.cfg.MaxFrameBytes, ErrFrameTooLarge)
 	}
 	last := p.next + int64(len(records)) - 1
-	p.told = s.confirmed.Load()
+	p.told = min(s.confirmed.Load(), end)
 	p.buf = appendData(p.buf[:0], dataHead{first: p.next, epoch: b.Epoch, confirmed: p.told, end: end}, records)
 	s.mu.Lock()
 	s.core.Sent(p.conn, last)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -39,6 +40,55 @@ func (s *Store) Beginning() Beginning {
 		}
 	}
 	return b
+}
+
+// BeginningOfLastFile is Beginning for a log that is to begin with what is the last file
+// now. It may block for reads from disk. Errors: those of [Store.Append] and
+// [Store.ReadLog]. Safe for concurrent use. Java: the start of a slave with
+// isSyncFromLastFile.
+func (s *Store) BeginningOfLastFile(ctx context.Context) (Beginning, error) {
+	next := make(map[QueueID]int64) // of all queues, behind position end
+	var end int64
+	note := func() error {
+		for _, q := range s.queues.all() {
+			next[q.key] = q.next
+		}
+		end = s.mu.next - 1
+		return nil
+	}
+	var b Beginning
+	err := s.alone(ctx, note, func() error {
+		files := *s.log.files.Load()
+		last := files[len(files)-1]
+		b = Beginning{Position: last.base, Bytes: last.header.bytes, Epoch: last.header.epoch}
+		return nil
+	})
+	if err != nil || b.Position == 1 {
+		return b, err
+	}
+	// Back to where the file begins: a queue that has records in it begins with the
+	// first of them.
+	seen := make(map[QueueID]bool)
+	for at := b.Position; at <= end; {
+		batch, err := s.ReadLog(at, confirmBytes)
+		if err != nil {
+			return Beginning{}, err
+		}
+		for i, rec := range batch.Records {
+			r, err := slotOf(s.log.dir, at+int64(i), rec)
+			if err != nil {
+				return Beginning{}, err
+			}
+			if !r.drop && !r.silent && !seen[r.key] {
+				seen[r.key], next[r.key] = true, r.offset
+			}
+		}
+		at = batch.Last() + 1
+	}
+	for key, n := range next {
+		b.Queues = append(b.Queues, QueueStart{Topic: key.Topic, ID: key.ID, Next: n})
+	}
+	return b, nil
 }
 
 // beginAt makes a log that is not there yet begin as Config.Begin says.

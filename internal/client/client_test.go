@@ -170,7 +170,7 @@ func useOnce(c *Client, i, n int, addr string) error {
 	default:
 		c.AddNameServer("127.1.0.2:9876")
 		_, _ = c.MasterAddr("broker-a")
-		_, _, _ = c.AnyAddr("broker-a")
+		_, _, _ = c.MemberAddr("broker-a", 1)
 		_, err := c.ClusterInfo(ctx)
 		return err
 	}

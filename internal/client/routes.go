@@ -119,12 +119,15 @@ func (c *Client) TopicOn(brokerName string) (topic string, ok bool) {
 	return topic, ok
 }
 
-// AnyAddr is MasterAddr, or the slave with the lowest id where there is no
-// master.
-func (c *Client) AnyAddr(brokerName string) (addr string, id int64, ok bool) {
+// MemberAddr returns the member of a broker group that has an id, else its master, else
+// the slave with the lowest id. Java: MQClientInstance.findBrokerAddressInSubscribe.
+func (c *Client) MemberAddr(brokerName string, want int64) (addr string, id int64, ok bool) {
 	b, ok := c.addresses.get(brokerName)
 	if !ok || len(b.Addrs) == 0 {
 		return "", 0, false
+	}
+	if addr, ok := b.Addrs[want]; ok {
+		return addr, want, true
 	}
 	id = slices.Min(slices.Collect(maps.Keys(b.Addrs)))
 	return b.Addrs[id], id, true

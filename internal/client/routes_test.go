@@ -293,11 +293,15 @@ func TestAddressesOfBrokers(t *testing.T) {
 		addr, ok := c.MasterAddr(want.name)
 		assert.Equal(t, want.master, addr, want.name)
 		assert.Equal(t, want.master != "", ok, want.name)
-		addr, id, ok := c.AnyAddr(want.name)
+		addr, id, ok := c.MemberAddr(want.name, 0)
 		assert.Equal(t, want.any, addr, want.name)
 		assert.Equal(t, want.id, id, want.name)
 		assert.Equal(t, want.any != "", ok, want.name)
 	}
+	addr, id, ok := c.MemberAddr("b", 2)
+	assert.Equal(t, "2:3", addr)
+	assert.Equal(t, int64(2), id)
+	assert.True(t, ok)
 }
 
 func TestTopicOnIsTheFirstTopicOfABroker(t *testing.T) {

@@ -27,8 +27,9 @@ type Client interface {
 
 	// MasterAddr returns the address of a broker group's master.
 	MasterAddr(broker string) (addr string, ok bool)
-	// AnyAddr returns some member of a broker group.
-	AnyAddr(broker string) (addr string, id int64, ok bool)
+	// MemberAddr returns the member of a broker group with an id, else its master,
+	// else another one.
+	MemberAddr(broker string, want int64) (addr string, id int64, ok bool)
 	// Broker returns the connection to addr, dialling if there is none.
 	Broker(ctx context.Context, addr string) (protocol.BrokerConn, error)
 	// Current reports whether conn is the connection to addr still, and not known
@@ -65,10 +66,7 @@ const (
 // addr returns the master of a broker group, else any member.
 // id is 0 for a master.
 func (r *run) addr(broker string) (addr string, id int64, ok bool) {
-	if addr, ok := r.cfg.Client.MasterAddr(broker); ok {
-		return addr, 0, true
-	}
-	return r.cfg.Client.AnyAddr(broker)
+	return r.cfg.Client.MemberAddr(broker, protocol.MasterID)
 }
 
 // call runs f on a connection to the broker group. A connection that broke is

@@ -122,7 +122,7 @@ func (r *run) totalRoomLocked(dst []*heldQueue) []*heldQueue {
 // before the next one.
 func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 	broker := h.queue.BrokerName
-	addr, id, ok := r.addr(broker)
+	addr, id, ok := r.cfg.Client.MemberAddr(broker, h.from)
 	if !ok {
 		return r.pullFailed(ctx, h, fmt.Errorf("broker %q has no address in any route: %w", broker, protocol.ErrUnreachable))
 	}
@@ -130,6 +130,7 @@ func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 	defer cancel()
 	conn, err := r.cfg.Client.Broker(callCtx, addr)
 	if err != nil {
+		h.from = protocol.MasterID
 		return r.pullFailed(ctx, h, fmt.Errorf("%s at %s: %w", broker, addr, err))
 	}
 
@@ -166,8 +167,10 @@ func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 		return 0
 	}
 	if err != nil {
+		h.from = protocol.MasterID
 		return r.pullRefused(ctx, h, addr, conn, err)
 	}
+	h.from = resp.SuggestBrokerID
 	if h.failing {
 		h.failing = false
 		r.log.Info("pulls work again", "queue", h.queue)

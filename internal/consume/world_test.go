@@ -354,10 +354,14 @@ func (c *fakeClient) MasterAddr(broker string) (string, bool) {
 	return broker, c.w.brokers[broker] != nil && !c.w.slaves
 }
 
-func (c *fakeClient) AnyAddr(broker string) (string, int64, bool) {
+func (c *fakeClient) MemberAddr(broker string, want int64) (string, int64, bool) {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	return broker, 1, c.w.brokers[broker] != nil
+	b := c.w.brokers[broker]
+	if b != nil && want == protocol.MasterID && !c.w.slaves {
+		return broker, want, true
+	}
+	return broker, 1, b != nil
 }
 
 func (c *fakeClient) Broker(ctx context.Context, addr string) (protocol.BrokerConn, error) {

@@ -72,6 +72,14 @@ func (t *Table) Unlock(group, client string, queues []message.Queue) {
 	}
 }
 
+// Clear frees all queues.
+func (t *Table) Clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.groups)
+	t.size = 0
+}
+
 // Holds reports whether the group has a lock that has not expired: whether its
 // members consume in order. Java: isLockAllExpired, negated.
 func (t *Table) Holds(group string, now time.Time) bool {

@@ -1,0 +1,269 @@
+package pocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/pocketmq/pocketmq/ha"
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// A broker of a group with failover has its roles from the group's controller. What
+// package ha decides is carried out here, by one goroutine, step by step:
+//
+//	any    -> fenced    a promise was given, or the role was lost
+//	fenced -> slave     a master was named
+//	fenced -> master    it was elected, prepared itself, and the controller has stored that
+
+// takePart begins the broker's part in the elections of its group. It has no role
+// before the controller has told it one.
+func (r *brokerRun) takePart(fresh bool) error {
+	life, err := r.replica.nextLife(r.cfg.Flush == SyncFlush && !r.throwaway, fresh)
+	if err != nil {
+		return err
+	}
+	lastEpoch, end := r.report()
+	r.standing.Store(&standing{role: RoleSlave, epoch: lastEpoch, id: -1, fenced: true})
+	r.elections = ha.NewParticipant(ha.ParticipantConfig{
+		Replica: ha.ReplicaConfig{ID: r.cfg.ID, Addr: r.haAddr(), Lease: r.cfg.Timings.LeaseExpire, Renew: r.cfg.Timings.LeaseRenew},
+		State:   life, LastEpoch: lastEpoch, End: end, Duties: elector{r},
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			return r.cfg.Transport.DialStream(ctx, protocol.Dial{Node: r.node, Addr: r.wire.controller()})
+		},
+		Connected: func(err error) {
+			if err != nil {
+				r.log.Warn("the controller of the group is not reached", "err", err)
+			}
+		},
+	})
+	r.loops.Go(func() {
+		if err := r.elections.Run(r.ctx); err != nil {
+			r.log.Error("takes no part in elections any more", "err", err)
+			r.events.emit(r.node, func(b EventBase) Event { return StoreFenced{b, protocol.Tagged(err.Error(), ErrFenced, err)} })
+		}
+	})
+	return nil
+}
+
+// slaveID is the id under which a slave is registered: the master is 0, and its own id
+// is free for the slave whose id is 0.
+func (r *brokerRun) slaveID(master int64) int64 {
+	if r.cfg.ID == protocol.MasterID {
+		return master
+	}
+	return r.cfg.ID
+}
+
+// mayAnswer tells, right before an answer, whether the broker is master still, under
+// the epoch that it had before, and has heard from its controller not too long ago.
+func (r *brokerRun) mayAnswer(epoch int64) error {
+	if r.elections == nil {
+		return nil
+	}
+	if err := r.elections.MayAnswer(epoch); err != nil {
+		return protocol.Errorf(protocol.ServiceNotAvailable, "%s is not the master any more, or cannot be sure of it: %v", r.node, err)
+	}
+	return nil
+}
+
+// takesMessages tells whether the broker is a master with as many slaves in sync as it
+// needs.
+func (r *brokerRun) takesMessages() bool {
+	at := r.standing.Load()
+	if at.role != RoleMaster || r.mayAnswer(at.epoch) != nil {
+		return false
+	}
+	lonely, err := r.mayAppend()
+	return !lonely && err == nil
+}
+
+// leftBehind looks at why a slave does not follow: one whose log the master cannot
+// continue gives it up, and begins anew as one that has to be taken in again first.
+func (r *brokerRun) leftBehind(err error) {
+	if r.elections != nil && errors.Is(err, ha.ErrTooFarBehind) {
+		r.log.Warn("the log is too far behind and is given up", "err", err)
+		r.renounced.Store(true)
+		r.elections.Renounce(newIncarnation())
+	}
+}
+
+// elector is a broker's duties in the elections of its group.
+type elector struct{ r *brokerRun }
+
+var _ ha.Duties = elector{}
+
+// Save implements ha.Duties.
+func (e elector) Save(s ha.ReplicaState) error { return e.r.replica.saveLife(s) }
+
+// Fence implements ha.Duties.
+func (e elector) Fence() { e.r.fence() }
+
+// Report implements ha.Duties.
+func (e elector) Report() (lastEpoch, end int64) { return e.r.report() }
+
+// Follow implements ha.Duties.
+func (e elector) Follow(epoch, master int64, addr string) {
+	if err := e.r.follow(epoch, master, addr); err != nil {
+		e.r.log.Error("cannot follow the master", "err", err)
+	}
+}
+
+// Prepare implements ha.Duties.
+func (e elector) Prepare(ctx context.Context, step ha.Do, epoch int64) error {
+	err := e.r.prepare(ctx, step, epoch)
+	if err != nil {
+		e.r.log.Error("cannot become master", "epoch", epoch, "err", err)
+	}
+	return err
+}
+
+// Serve implements ha.Duties.
+func (e elector) Serve(epoch int64, set []ha.Member, setEpoch int64) error {
+	err := e.r.serve(epoch, set, setEpoch)
+	if err != nil {
+		e.r.log.Error("cannot serve as master", "epoch", epoch, "err", err)
+	}
+	return err
+}
+
+// Stored implements ha.Duties.
+func (e elector) Stored(set []ha.Member, setEpoch int64) {
+	if m := e.r.master.Load(); m != nil {
+		m.slaves.Stored(set, setEpoch)
+		e.r.wire.watch.changed(rolesChanged)
+	}
+}
+
+// Refused implements ha.Duties.
+func (e elector) Refused(base int64) {
+	if m := e.r.master.Load(); m != nil {
+		m.slaves.Refused(base)
+	}
+}
+
+// Asked implements ha.Duties.
+func (e elector) Asked() (ha.Change, bool) {
+	if m := e.r.master.Load(); m != nil {
+		return m.slaves.Asked()
+	}
+	return ha.Change{}, false
+}
+
+// fence ends the present duty. When it returns nothing of it goes on: no record is
+// written, none acknowledged, and no answer given that rests on it.
+func (r *brokerRun) fence() {
+	old := r.standing.Load()
+	r.standing.Store(&standing{role: RoleSlave, epoch: old.epoch, id: old.id, fenced: true})
+	m := r.master.Swap(nil)
+	r.duty.end() // those who wait for slaves wait no more
+	r.announced.Store(false)
+	r.duty = nil
+	r.delays.Store(nil)
+	r.receiver.Store(nil)
+	if m != nil || old.role == RoleMaster {
+		r.writes.wait(r.ctx) // they end: nobody is left whom they could wait for
+		r.locks.Clear()
+	}
+}
+
+// report is what the log holds, after fence.
+func (r *brokerRun) report() (lastEpoch, end int64) {
+	return r.lastEpoch(), r.store().Positions().Written
+}
+
+// follow begins the duty of a slave, under an epoch that the broker has promised.
+func (r *brokerRun) follow(epoch, master int64, addr string) error {
+	first, end := replicaLog{r}.Bounds()
+	f, err := ha.NewReceiver(ha.ReceiverConfig{
+		Cluster: r.cfg.Cluster, Group: r.cfg.Name, ID: r.cfg.ID, Incarnation: r.replica.incarnation(),
+		Log: replicaLog{r}, Promises: toldPromises{r.elections}, FromLastFile: r.cfg.SyncFromLastFile,
+		// A log that was acknowledged is given up only by a life that does not have it.
+		KeepOld: end >= first && !r.renounced.Load(),
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			return r.cfg.Transport.DialStream(ctx, protocol.Dial{Node: r.node, Addr: addr})
+		},
+		Heartbeat: r.cfg.Timings.HAHeartbeat, Housekeeping: r.cfg.Timings.HAHousekeeping, Redial: r.cfg.Timings.HARedial,
+		OnEvent: r.replicated,
+	})
+	if err != nil {
+		return err
+	}
+	r.standing.Store(&standing{role: RoleSlave, epoch: epoch, id: r.slaveID(master)})
+	r.receiver.Store(f)
+	r.followMetadata()
+	d := r.newDuty()
+	r.duty = d
+	d.loops.Go(func() { r.announceRole(d.ctx) })
+	d.loops.Go(func() { f.Run(d.ctx) })
+	d.loops.Go(func() { r.copyLoop(d.ctx) })
+	return nil
+}
+
+// prepare carries out a step of a promotion.
+func (r *brokerRun) prepare(ctx context.Context, step ha.Do, epoch int64) error {
+	switch step {
+	case ha.DoCutTail:
+		return nil // only whole records are ever written
+	case ha.DoBeginEpoch:
+		return r.store().BeginEpoch(ctx, epoch)
+	case ha.DoDispatch:
+		// All that it holds will be its log: nobody cuts it any more once it is master,
+		// and if it does not become that, cutting takes the queues back, too.
+		return r.store().SetConfirmed(r.store().Positions().Written)
+	case ha.DoClamp:
+		return errors.Join(r.leadMetadata(epoch), r.ensureTopics())
+	}
+	return fmt.Errorf("a promotion has no step %d", step)
+}
+
+// serve begins the duty of a master, which the controller has stored.
+func (r *brokerRun) serve(epoch int64, set []ha.Member, setEpoch int64) error {
+	in := ha.InSyncConfig{
+		Set: set, SetEpoch: setEpoch, Controlled: true, MinInSync: r.cfg.MinInSyncReplicas, InSyncReplicas: r.cfg.InSyncReplicas,
+		MaxGone: r.cfg.Timings.LeaseExpire,
+	}
+	if r.cfg.Replication == SyncReplication {
+		in.Acks = ha.AckAll
+	}
+	r.standing.Store(&standing{role: RoleMaster, epoch: epoch, id: protocol.MasterID})
+	m, err := r.newMastery(epoch, in)
+	if err != nil {
+		return err
+	}
+	d := r.newDuty()
+	r.duty = d
+	way := r.door.open()
+	d.loops.Go(func() { r.serveSlaves(d.ctx, m, way) })
+	d.loops.Go(func() { r.announceRole(d.ctx) })
+	r.deliver(d)
+	r.log.Info("is master", "epoch", epoch)
+	r.events.emit(r.node, func(b EventBase) Event { return Elected{b, epoch} })
+	return nil
+}
+
+// announceRole registers the broker under the id of its role, until every name server
+// that can be reached has it.
+func (r *brokerRun) announceRole(ctx context.Context) {
+	r.reg.forget(ctx)
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, r.cfg.Timings.LeaseRenew) {
+		err := r.reg.register(ctx, registerTimeout)
+		if ctx.Err() != nil {
+			return
+		}
+		r.announced.Store(true) // as far as it can be: the next registrations do the rest
+		r.wire.watch.changed(rolesChanged)
+		if err == nil {
+			return
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package pocketmq
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/pocketmq/pocketmq/ha"
+	"github.com/pocketmq/pocketmq/internal/statefile"
+)
+
+// replica is what a broker has to remember as a member of its group, beside its log.
+type replica struct {
+	file      *statefile.File
+	confirmed atomic.Int64 // what must not be cut off its log, without failover
+
+	mu    sync.Mutex // guards the rest; one save at a time, held over its file calls
+	saved replicaState
+}
+
+// replicaState is the content of config/replication.json.
+type replicaState struct {
+	// Epoch is the highest that the broker knows of, without failover: no master of a
+	// lower one is followed.
+	Epoch int64 `json:"epoch,omitempty"`
+	// Confirmed is a position up to which the log must not be cut, without failover.
+	Confirmed int64 `json:"confirmed,omitempty"`
+
+	Failover *ha.ReplicaState `json:"failover,omitempty"` // nil without
+	// Boot names the time since the machine began to run. After another one, what was
+	// written and not synced may be gone.
+	Boot   string `json:"boot,omitempty"`
+	Closed bool   `json:"closed,omitempty"` // the last life ended in good order
+}
+
+// openReplica reads what was remembered.
+func (b *Broker) openReplica() (*replica, error) {
+	path := filepath.Join(b.cfg.Dir, "config", "replication.json")
+	r := &replica{file: statefile.New(path, b.throwaway)}
+	data, found, err := r.file.Load()
+	if err != nil {
+		return nil, fmt.Errorf("replication: %w", err)
+	}
+	if err := r.file.Damaged(); err != nil {
+		b.log.Warn("what is known of the group's epochs was restored from the backup", "err", err)
+	}
+	if found {
+		if err := json.Unmarshal(data, &r.saved); err != nil {
+			return nil, fmt.Errorf("replication: %s: %w; put a good copy in its place", path, err)
+		}
+	}
+	r.confirmed.Store(r.saved.Confirmed)
+	return r, nil
+}
+
+// nextLife begins a life in a group with failover. synced tells that what was
+// acknowledged had been synced, fresh that the log was made just now.
+func (r *replica) nextLife(synced, fresh bool) (ha.ReplicaState, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	boot := bootID()
+	kept := r.saved.Closed || synced || boot != "" && r.saved.Boot == boot
+	life := ha.NextLife(r.saved.Failover, newIncarnation(), kept && !fresh)
+	s := r.saved
+	s.Failover, s.Boot, s.Closed = &life, boot, false
+	return life, r.saveLocked(s)
+}
+
+// newIncarnation names a life of a replica: nobody else has the same.
+func newIncarnation() int64 { return 1 + rand.Int64N(1<<62) }
+
+// incarnation names the present life of the broker as a replica.
+func (r *replica) incarnation() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.saved.Failover.Incarnation
+}
+
+// saveLife stores what the broker has promised, and to whom it belongs.
+func (r *replica) saveLife(life ha.ReplicaState) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.saved
+	s.Failover = &life
+	return r.saveLocked(s)
+}
+
+// close is the end of a life in good order: everything was written and synced.
+func (r *replica) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.saved.Failover == nil {
+		return nil
+	}
+	s := r.saved
+	s.Closed = true
+	return r.saveLocked(s)
+}
+
+// losePower is what a loss of power does: another boot follows.
+func (r *replica) losePower() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.saved.Failover == nil {
+		return nil
+	}
+	s := r.saved
+	s.Boot, s.Closed = "", false
+	return r.saveLocked(s)
+}
+
+// persist saves what is confirmed.
+func (r *replica) persist() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.confirmed.Load() == r.saved.Confirmed {
+		return nil
+	}
+	s := r.saved
+	s.Confirmed = r.confirmed.Load()
+	return r.saveLocked(s)
+}
+
+func (r *replica) saveLocked(s replicaState) error {
+	data, err := json.Marshal(s)
+	if err == nil {
+		err = r.file.Save(data)
+	}
+	if err != nil {
+		return fmt.Errorf("replication: %w", err)
+	}
+	r.saved = s
+	return nil
+}
+
+// ownPromises are those of a slave without failover: it follows whom the name servers
+// call the master, but never an older epoch than before.
+type ownPromises struct{ *replica }
+
+var _ ha.Promises = ownPromises{}
+
+// Highest implements ha.Promises.
+func (r ownPromises) Highest() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.saved.Epoch
+}
+
+// Promise implements ha.Promises.
+func (r ownPromises) Promise(_ context.Context, epoch int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case epoch < r.saved.Epoch:
+		return fmt.Errorf("epoch %d after %d: %w", epoch, r.saved.Epoch, ha.ErrOldEpoch)
+	case epoch == r.saved.Epoch:
+		return nil
+	}
+	s := r.saved
+	s.Epoch, s.Confirmed = epoch, r.confirmed.Load()
+	return r.saveLocked(s)
+}
+
+// toldPromises are those of a slave of a group with failover: the controller tells it
+// whom to follow, and what it knows of is stored before it does.
+type toldPromises struct{ p *ha.Participant }
+
+var _ ha.Promises = toldPromises{}
+
+// Highest implements ha.Promises.
+func (t toldPromises) Highest() int64 { return t.p.Seen() }
+
+// Promise implements ha.Promises.
+func (t toldPromises) Promise(_ context.Context, epoch int64) error {
+	if seen := t.p.Seen(); epoch != seen {
+		return fmt.Errorf("epoch %d is not the one that the controller has told, %d: %w", epoch, seen, ha.ErrOldEpoch)
+	}
+	return nil
+}

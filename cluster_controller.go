@@ -1,0 +1,269 @@
+package pocketmq
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+
+	"github.com/pocketmq/pocketmq/ha"
+	"github.com/pocketmq/pocketmq/internal/statefile"
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// controllerFolder is in ClusterConfig.Dir and holds a file for each group that elects
+// its master.
+const controllerFolder = "controller"
+
+// controllerNode names a group's controller at the transport and in events.
+func controllerNode(group string) string { return "controller/" + group }
+
+// controller is the controller of one group, over all its lives. Java:
+// ControllerManager.
+type controller struct {
+	group     string
+	transport Transport
+	config    ha.ControllerConfig
+	file      *statefile.File
+	events    *emitter
+	log       *slog.Logger
+
+	mu     sync.Mutex // guards what follows
+	addr   string     // where it listens, or did
+	run    *controllerRun
+	failed error // why it cannot store its state; nil: it can
+}
+
+// controllerRun is one life of a controller.
+type controllerRun struct {
+	server *ha.ControllerServer
+	cancel context.CancelFunc
+	loop   sync.WaitGroup
+}
+
+func (c *Cluster) newController(g BrokerGroup, t Timings) *controller {
+	return &controller{
+		group: g.Name, transport: c.transport, config: ha.ControllerConfig{Lease: t.LeaseExpire, Renew: t.LeaseRenew, First: protocol.MasterID},
+		file:   statefile.New(filepath.Join(c.dir, controllerFolder, g.Name+".json"), c.throwaway),
+		events: c.wire.events, log: c.log.With("node", controllerNode(g.Name)),
+	}
+}
+
+// start begins a life, at the address of the one before.
+func (c *controller) start(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.run != nil {
+		return fmt.Errorf("the controller of %s is running: KillController first", c.group)
+	}
+	server, err := ha.NewControllerServer(ha.ControllerServerConfig{Controller: c.config, Store: controllerStore{c.file}, OnEvent: c.happened})
+	if err != nil {
+		return fmt.Errorf("controller of %s: %w", c.group, err)
+	}
+	l, err := c.transport.ListenStream(ctx, protocol.Listen{Node: controllerNode(c.group), Addr: c.addr})
+	if err != nil {
+		return fmt.Errorf("controller of %s: %w", c.group, err)
+	}
+	c.addr = l.Addr().String()
+	run := &controllerRun{server: server}
+	ctx, run.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	run.loop.Go(func() {
+		if err := server.Serve(ctx, l); err != nil {
+			c.log.Error("the controller serves no more", "err", err)
+		}
+	})
+	c.run = run
+	c.log.Info("controller serves", "addr", c.addr)
+	return nil
+}
+
+// stop ends a life; false: there was none.
+func (c *controller) stop() bool {
+	c.mu.Lock()
+	run := c.run
+	c.run = nil
+	c.mu.Unlock()
+	if run == nil {
+		return false
+	}
+	run.cancel()
+	run.loop.Wait()
+	return true
+}
+
+// where is the controller's address.
+func (c *controller) where() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.addr
+}
+
+// happened tells of what the controller has done.
+func (c *controller) happened(e ha.ControllerEvent) {
+	if e.Err != nil {
+		c.log.Error("the controller cannot store its state: nobody is elected meanwhile", "err", e.Err)
+		return
+	}
+	if e.Lost > 0 {
+		c.log.Error("a broker knows of a later epoch than the controller, whose state was lost: an operator has to choose the master", "epoch", e.Lost)
+		return
+	}
+	s := e.State
+	c.log.Info("controller has stored", "epoch", s.Epoch, "master", s.Master, "masterEpoch", s.MasterEpoch, "pending", s.Pending, "set", s.Set, "setEpoch", s.SetEpoch)
+}
+
+// controllerStore keeps the state of a controller in a file.
+type controllerStore struct{ file *statefile.File }
+
+var _ ha.ControllerStore = controllerStore{}
+
+// Load implements ha.ControllerStore. The version before the last one is no state of a
+// controller: what it has promised since would be forgotten.
+func (s controllerStore) Load() (*ha.ControllerState, error) {
+	data, found, err := s.file.Load()
+	if err == nil {
+		err = s.file.Damaged()
+	}
+	if err != nil || !found {
+		return nil, err
+	}
+	state := new(ha.ControllerState)
+	if err := json.Unmarshal(data, state); err != nil {
+		return nil, fmt.Errorf("%w: %w", ha.ErrBadState, err)
+	}
+	return state, nil
+}
+
+// Save implements ha.ControllerStore.
+func (s controllerStore) Save(state ha.ControllerState) error {
+	data, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	return s.file.Save(data)
+}
+
+// controllerOf is the controller of a group, nil when it has none.
+func (c *Cluster) controllerOf(group string) *controller {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.controllers[group]
+}
+
+// startController starts the controller of a group that elects its master.
+func (c *Cluster) startController(ctx context.Context, g BrokerGroup) error {
+	if !g.Config.Failover {
+		return nil
+	}
+	ctl := c.newController(g, g.Config.Timings.over(c.cfg.Timings))
+	if err := ctl.start(ctx); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.controllers[g.Name] = ctl
+	c.mu.Unlock()
+	return nil
+}
+
+// Elect makes a member the master of its group, if the rules allow it: it has to be one
+// that has everything that was acknowledged. It returns when it is master. Errors:
+// ErrNotMaster with the reason when it cannot be; ErrNotFound; that of ctx. Java:
+// ELECT_MASTER with designateElect.
+func (c *Cluster) Elect(ctx context.Context, group string, id int64) error {
+	return c.elect(ctx, group, id, false)
+}
+
+// ElectUnclean makes a member the master of its group although messages that were
+// acknowledged may be lost by it: for when those who have them will not come back. Java:
+// enableElectUncleanMaster.
+func (c *Cluster) ElectUnclean(ctx context.Context, group string, id int64) error {
+	return c.elect(ctx, group, id, true)
+}
+
+func (c *Cluster) elect(ctx context.Context, group string, id int64, unclean bool) error {
+	if err := c.life.use(); err != nil {
+		return err
+	}
+	ctl := c.controllerOf(group)
+	if ctl == nil {
+		return fmt.Errorf("group %s has no controller (BrokerConfig.Failover): %w", group, ErrNotFound)
+	}
+	ctl.mu.Lock()
+	run := ctl.run
+	ctl.mu.Unlock()
+	if run == nil {
+		return fmt.Errorf("the controller of %s is not running: %w", group, ErrUnreachable)
+	}
+	err := run.server.Designate(ctx, id, unclean)
+	if errors.Is(err, ha.ErrNotDesignated) {
+		return fmt.Errorf("%w: %w", err, ErrNotMaster)
+	}
+	if err != nil {
+		return err
+	}
+	return c.awaitRole(ctx, func() bool {
+		b := c.Broker(group, id)
+		return b != nil && b.life.use() == nil && b.Role() == RoleMaster
+	})
+}
+
+// awaitRole waits until done: it looks again whenever a broker of the cluster has got
+// another role.
+func (c *Cluster) awaitRole(ctx context.Context, done func() bool) error {
+	w := c.wire.watch.watch(rolesChanged)
+	defer c.wire.watch.end(w)
+	for {
+		if done() {
+			return nil
+		}
+		select {
+		case <-w.woken:
+		case <-c.ctx.Done():
+			return fmt.Errorf("%s: %w", c.life.what, ErrClosed)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// rolesChanged is what watchers of roles watch: no group of consumers has such a name.
+const rolesChanged = "/roles"
+
+// awaitGroup waits until a group that elects has a master that takes messages, and all of
+// its members have registered in their roles.
+func (c *Cluster) awaitGroup(ctx context.Context, group string) error {
+	err := c.awaitRole(ctx, func() bool {
+		master := false
+		for b := range c.Brokers() {
+			if b.Name() != group || b.life.use() != nil {
+				continue
+			}
+			r := b.run.Load()
+			if !r.announced.Load() {
+				return false
+			}
+			master = master || r.takesMessages()
+		}
+		return master
+	})
+	if err != nil {
+		return fmt.Errorf("no broker of %s has become a master that takes messages: %w", group, err)
+	}
+	return nil
+}
+
+// stopControllers ends all controllers.
+func (c *Cluster) stopControllers() {
+	c.mu.Lock()
+	list := make([]*controller, 0, len(c.controllers))
+	for _, ctl := range c.controllers {
+		list = append(list, ctl)
+	}
+	c.mu.Unlock()
+	for _, ctl := range list {
+		ctl.stop()
+	}
+}

@@ -1,0 +1,63 @@
+package pocketmq_test
+
+import (
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pocketmq/pocketmq"
+)
+
+// trio is a group of three that elects.
+func trio() []pocketmq.BrokerGroup {
+	return pair(2, pocketmq.BrokerConfig{Failover: true, Replication: pocketmq.SyncReplication})
+}
+
+// masterOf is the id of the broker that is master, -1 for none.
+func masterOf(c *pocketmq.Cluster) int64 {
+	for b := range c.Brokers() {
+		if st := b.Status(); st.Role == pocketmq.RoleMaster && st.Writable {
+			return b.ID()
+		}
+	}
+	return -1
+}
+
+func TestAGroupElectsANewMaster(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		begin := time.Now()
+		c := run(t, pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}})
+		assert.Zero(t, time.Since(begin), "the start takes no time")
+		assert.Equal(t, int64(0), masterOf(c))
+		p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: 30 * time.Second, Retries: 30})
+		replicated(t, p, 0, 10)
+		synctest.Wait()
+		require.NoError(t, c.Kill("broker-a", 0))
+		killed := time.Now()
+		replicated(t, p, 10, 10)
+		took := time.Since(killed)
+		t.Log("the next send was acknowledged after", took)
+		assert.LessOrEqual(t, took, 7*time.Second)
+		m := masterOf(c)
+		assert.Positive(t, m)
+		assert.Equal(t, int64(2), c.Broker("broker-a", m).Epoch())
+
+		// The old one comes back as a slave.
+		require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, pocketmq.RoleSlave, c.Broker("broker-a", 0).Role())
+		var bodies []string
+		for _, s := range queueContent(t, c, queue("T", "broker-a", 0)) {
+			bodies = append(bodies, s.body)
+		}
+		var want []string
+		for i := range 20 {
+			want = append(want, strconv.Itoa(i))
+		}
+		assert.Equal(t, want, bodies)
+	})
+}

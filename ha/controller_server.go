@@ -1,0 +1,330 @@
+package ha
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ControllerStore keeps the state of a controller. One goroutine uses it.
+type ControllerStore interface {
+	// Load returns what was saved last, nil when nothing ever was.
+	Load() (*ControllerState, error)
+	// Save stores a state, durably and as a whole, before it returns. After an error
+	// Load returns that state, or the one before.
+	Save(s ControllerState) error
+}
+
+// ControllerServerConfig is what a [ControllerServer] begins with.
+type ControllerServerConfig struct {
+	Controller ControllerConfig
+	Store      ControllerStore
+	// OnEvent, when not nil, is told what happens, by the goroutine of Serve. It must
+	// not block.
+	OnEvent func(ControllerEvent)
+}
+
+// ControllerEvent is something that a controller has done, or cannot do.
+type ControllerEvent struct {
+	State ControllerState // that is stored now
+	Lost  int64           // see Controller.Lost
+	Err   error           // why nothing can be stored: nobody is elected meanwhile
+}
+
+// ControllerServer serves a [Controller] to the replicas of its group. Safe for
+// concurrent use.
+type ControllerServer struct {
+	cfg   ControllerServerConfig
+	inbox chan Message
+	calls chan designation
+	state atomic.Pointer[ControllerState] // that is stored
+	conns atomic.Int64
+
+	mu    sync.Mutex               // guards what follows
+	peers map[int64]*controllerEnd // the newest connection on which a replica has spoken
+}
+
+// designation is an operator's call.
+type designation struct {
+	id      int64
+	unclean bool
+	done    chan error // capacity 1
+}
+
+// controllerEnd is the controller's end of a connection to a replica.
+type controllerEnd struct {
+	out chan Message // what does not fit is lost, as on any network
+}
+
+// NewControllerServer loads what was stored. Nothing runs before Serve. Errors:
+// [ErrBadState], those of the store.
+func NewControllerServer(cfg ControllerServerConfig) (*ControllerServer, error) {
+	s := &ControllerServer{
+		cfg: cfg, inbox: make(chan Message), calls: make(chan designation), peers: make(map[int64]*controllerEnd),
+	}
+	state, err := cfg.Store.Load()
+	if err != nil {
+		return nil, err
+	}
+	c, err := NewController(time.Now(), cfg.Controller, state)
+	if err != nil {
+		return nil, err
+	}
+	s.publish(c.State())
+	return s, nil
+}
+
+func (s *ControllerServer) publish(state ControllerState) { s.state.Store(&state) }
+
+// State is what is stored. It is not to be changed.
+func (s *ControllerServer) State() *ControllerState { return s.state.Load() }
+
+// Designate has a replica elected, if the rules allow it; unclean: even if answered
+// messages are lost by it. It returns when the election has begun, not when it has
+// ended. Errors: ErrNotDesignated with the reason, that of ctx, [ErrStopped].
+func (s *ControllerServer) Designate(ctx context.Context, id int64, unclean bool) error {
+	d := designation{id: id, unclean: unclean, done: make(chan error, 1)}
+	select {
+	case s.calls <- d:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-d.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// ErrNotDesignated means that a replica was not made master as an operator has asked.
+var ErrNotDesignated = errors.New("not designated")
+
+// Serve takes the connections of replicas until ctx ends, or the listener fails, which
+// it returns. It closes the listener, and returns when all connections have ended.
+func (s *ControllerServer) Serve(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // Accept returns its error
+	defer stop()
+	all.Go(func() { s.control(ctx) })
+	err := s.accept(ctx, l, &all)
+	cancel()
+	_ = l.Close() // it has failed, or is closed already
+	all.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (s *ControllerServer) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup) error {
+	for {
+		conn, err := l.Accept()
+		switch {
+		case err == nil && s.conns.Load() < maxConns:
+			s.conns.Add(1)
+			all.Go(func() { s.serve(ctx, conn) })
+		case err == nil:
+			_ = conn.Close() // nothing was said on it
+		case ctx.Err() != nil:
+			return net.ErrClosed
+		default:
+			var passing interface{ Temporary() bool }
+			if !errors.As(err, &passing) || !passing.Temporary() {
+				return fmt.Errorf("ha: accepting replicas at %v: %w", l.Addr(), err)
+			}
+			if !sleep(ctx, 10*time.Millisecond) {
+				return net.ErrClosed
+			}
+		}
+	}
+}
+
+// serve serves one connection to its end.
+func (s *ControllerServer) serve(ctx context.Context, conn net.Conn) {
+	defer s.conns.Add(-1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // nobody is to be told
+	defer stop()
+	end := &controllerEnd{out: make(chan Message, outbox)}
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		defer cancel()
+		s.write(ctx, conn, end)
+	})
+	s.read(ctx, conn, end)
+	cancel()
+	_ = conn.Close() // nobody is to be told
+	writer.Wait()
+	s.mu.Lock()
+	for id, e := range s.peers {
+		if e == end {
+			delete(s.peers, id)
+		}
+	}
+	s.mu.Unlock()
+}
+
+func (s *ControllerServer) write(ctx context.Context, conn net.Conn, end *controllerEnd) {
+	var buf []byte
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m := <-end.out:
+			var err error
+			if buf, err = AppendMessage(buf[:0], m); err == nil {
+				err = writeMessage(conn, buf, s.lease())
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (s *ControllerServer) lease() time.Duration { return s.cfg.Controller.withDefaults().Lease }
+
+// read reads the messages of one replica until the connection ends, or falls silent.
+func (s *ControllerServer) read(ctx context.Context, conn net.Conn, end *controllerEnd) {
+	in := bufio.NewReader(conn)
+	id := int64(NoReplica)
+	for {
+		// A replica renews several times within a lease.
+		if conn.SetReadDeadline(time.Now().Add(4*s.lease())) != nil {
+			return
+		}
+		m, err := ReadMessage(in)
+		if err != nil || m.From < 0 || id != NoReplica && m.From != id {
+			return
+		}
+		if id == NoReplica {
+			id = m.From
+			s.mu.Lock()
+			s.peers[id] = end
+			s.mu.Unlock()
+		}
+		select {
+		case s.inbox <- m:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// control runs the controller. When its state cannot be stored it begins a new life of
+// it, as after a crash: what it had in mind is not to be known to anybody.
+func (s *ControllerServer) control(ctx context.Context) {
+	pause := time.Duration(0)
+	for ctx.Err() == nil {
+		begun := time.Now()
+		err := s.live(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		s.tell(ControllerEvent{State: *s.state.Load(), Err: err})
+		if time.Since(begun) > s.lease() {
+			pause = 0
+		}
+		pause = min(max(2*pause, 20*time.Millisecond), time.Second)
+		if !sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+func (s *ControllerServer) tell(e ControllerEvent) {
+	if s.cfg.OnEvent != nil {
+		s.cfg.OnEvent(e)
+	}
+}
+
+// live is one life of the controller. It ends with an error when nothing can be stored.
+func (s *ControllerServer) live(ctx context.Context) error {
+	state, err := s.cfg.Store.Load()
+	if err != nil {
+		return err
+	}
+	c, err := NewController(time.Now(), s.cfg.Controller, state)
+	if err != nil {
+		return err
+	}
+	if err := s.cfg.Store.Save(c.State()); err != nil { // a save that failed may have stored it
+		return err
+	}
+	s.publish(c.State())
+	lost := int64(0)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		var due <-chan time.Time
+		if at := c.Deadline(); !at.IsZero() {
+			timer.Reset(max(0, time.Until(at)))
+			due = timer.C
+		}
+		var out Output
+		var call *designation
+		select {
+		case <-ctx.Done():
+			return nil
+		case m := <-s.inbox:
+			out = c.Step(time.Now(), m)
+		case d := <-s.calls:
+			call = &d
+			out = c.Step(time.Now(), Message{Kind: MessageDesignate, From: NoReplica, To: NoReplica, ID: d.id, Unclean: d.unclean})
+		case <-due:
+			out = c.Tick(time.Now())
+		}
+		if out.State != nil {
+			if err := s.cfg.Store.Save(*out.State); err != nil {
+				if call != nil {
+					call.done <- err
+				}
+				return err
+			}
+			s.publish(*out.State)
+			s.tell(ControllerEvent{State: *out.State, Lost: c.Lost()})
+		} else if c.Lost() != lost {
+			s.tell(ControllerEvent{State: *s.state.Load(), Lost: c.Lost()})
+		}
+		lost = c.Lost()
+		s.send(out.Send, call)
+	}
+}
+
+// send gives messages to whom they are for.
+func (s *ControllerServer) send(list []Message, call *designation) {
+	for _, m := range list {
+		if m.To == NoReplica {
+			if call != nil {
+				var err error
+				if m.Refusal != "" {
+					err = fmt.Errorf("ha: replica %d: %s: %w", call.id, m.Refusal, ErrNotDesignated)
+				}
+				call.done <- err
+				call = nil
+			}
+			continue
+		}
+		s.mu.Lock()
+		end := s.peers[m.To]
+		s.mu.Unlock()
+		if end == nil {
+			continue
+		}
+		select {
+		case end.out <- m:
+		default:
+		}
+	}
+	if call != nil {
+		call.done <- nil
+	}
+}

@@ -1,0 +1,175 @@
+package pocketmq_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pocketmq/pocketmq"
+)
+
+// pair is one group of a master and so many slaves.
+func pair(slaves int, cfg pocketmq.BrokerConfig) []pocketmq.BrokerGroup {
+	return []pocketmq.BrokerGroup{{Name: "broker-a", Slaves: slaves, Config: cfg}}
+}
+
+// replicated sends n messages to queue 0 of T at broker-a, whose bodies are the numbers
+// from from on.
+func replicated(t testing.TB, p *pocketmq.Producer, from, n int) {
+	t.Helper()
+	for i := range n {
+		_, err := p.SendTo(t.Context(), queue("T", "broker-a", 0), text("T", "%d", from+i))
+		require.NoError(t, err)
+	}
+}
+
+// caughtUp waits, in a bubble, until slaves have all that their master has written.
+func caughtUp(t testing.TB, c *pocketmq.Cluster, ids ...int64) {
+	t.Helper()
+	synctest.Wait()
+	master := c.Broker("broker-a", 0).Status()
+	for _, id := range ids {
+		slave := c.Broker("broker-a", id).Status()
+		require.Equal(t, master.WrittenPosition, slave.WrittenPosition, "slave %d: %+v; master: %+v", id, slave, master)
+	}
+}
+
+func TestASlaveHasTheLogOfItsMaster(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var events eventLog
+		c := run(t, pocketmq.ClusterConfig{Groups: pair(2, pocketmq.BrokerConfig{}), Topics: map[string]int{"T": 1}, OnEvent: events.add})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		replicated(t, p, 0, 100)
+		caughtUp(t, c, 1, 2)
+		connected := eventsOf[pocketmq.SlaveConnected](&events)
+		assert.Len(t, connected, 2)
+		st := c.Broker("broker-a", 0).Status()
+		assert.Equal(t, pocketmq.RoleMaster, st.Role)
+		assert.True(t, st.Writable)
+		assert.Equal(t, int64(1), st.Epoch)
+		require.Len(t, st.Slaves, 2)
+		for i, s := range st.Slaves {
+			assert.NotEmpty(t, s.Addr)
+			assert.Equal(t, pocketmq.SlaveStatus{ID: int64(i + 1), Addr: s.Addr, Acked: 100, InSync: true}, s)
+		}
+		slave := c.Broker("broker-a", 1).Status()
+		assert.Equal(t, pocketmq.RoleSlave, slave.Role)
+		assert.False(t, slave.Writable)
+		assert.Equal(t, "a slave takes no messages", slave.Reason)
+		assert.True(t, slave.Master.Connected)
+		assert.Equal(t, int64(100), slave.Master.End)
+	})
+}
+
+func TestABrokerWithoutSlavesKnowsNothingOfReplication(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		replicated(t, producer(t, c, pocketmq.ProducerConfig{}), 0, 1)
+		st := c.Broker("broker-a", 0).Status()
+		assert.Zero(t, st.Epoch)
+		assert.Empty(t, st.Slaves)
+		assert.True(t, st.Writable)
+	})
+}
+
+func TestSyncReplicationWaitsForASlave(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Groups: pair(2, pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication}), Topics: map[string]int{"T": 1}})
+		synctest.Wait()
+		p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: 30 * time.Second})
+		send := func() (*pocketmq.SendResult, error, time.Duration) {
+			begun := time.Now()
+			r, err := p.SendTo(t.Context(), queue("T", "broker-a", 0), text("T", "x"))
+			return r, err, time.Since(begun)
+		}
+		r, err, took := send()
+		require.NoError(t, err)
+		assert.Equal(t, pocketmq.SendOK, r.Status)
+		assert.Zero(t, took)
+
+		// One of two slaves is enough.
+		c.Network().Drop("broker-a/0", "broker-a/1")
+		_, err, took = send()
+		require.NoError(t, err)
+		assert.Zero(t, took)
+
+		// Nobody answers: stored, and the result comes with the error.
+		c.Network().Drop("broker-a/0", "broker-a/2")
+		r, err, took = send()
+		require.ErrorIs(t, err, pocketmq.ErrFlushSlaveTimeout)
+		require.NotNil(t, r)
+		assert.Equal(t, pocketmq.SendFlushSlaveTimeout, r.Status)
+		assert.Equal(t, int64(2), r.QueueOffset)
+		assert.Equal(t, 3*time.Second, took)
+
+		// The answer comes before its caller gives up, who would send again.
+		hasty := producer(t, c, pocketmq.ProducerConfig{SendTimeout: 3 * time.Second})
+		begun := time.Now()
+		r, err = hasty.SendTo(t.Context(), queue("T", "broker-a", 0), text("T", "x"))
+		require.ErrorIs(t, err, pocketmq.ErrFlushSlaveTimeout)
+		assert.Equal(t, int64(3), r.QueueOffset)
+		assert.Equal(t, 900*time.Millisecond, time.Since(begun))
+
+		// Who does not want to wait does not.
+		begun = time.Now()
+		_, err = p.SendTo(t.Context(), queue("T", "broker-a", 0), &pocketmq.Message{Topic: "T", Body: []byte("x"), NoWait: true})
+		require.NoError(t, err)
+		assert.Zero(t, time.Since(begun))
+
+		// Nobody follows any more: the master knows, and nobody has to wait for that.
+		require.NoError(t, c.Kill("broker-a", 1))
+		require.NoError(t, c.Kill("broker-a", 2))
+		c.Network().HealAll()
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		r, err, took = send()
+		require.ErrorIs(t, err, pocketmq.ErrSlaveNotAvailable)
+		assert.Equal(t, pocketmq.SendSlaveNotAvailable, r.Status)
+		assert.Equal(t, int64(5), r.QueueOffset)
+		assert.Zero(t, took)
+
+		// One that comes back catches up.
+		require.NoError(t, c.Restart(t.Context(), "broker-a", 2))
+		time.Sleep(time.Second)
+		caughtUp(t, c, 2)
+		_, err, _ = send()
+		require.NoError(t, err)
+	})
+}
+
+func TestMinInSyncReplicasRefusesBeforeAnythingIsStored(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{
+			Groups: pair(1, pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication, MinInSyncReplicas: 2}), Topics: map[string]int{"T": 1},
+		})
+		synctest.Wait()
+		p := producer(t, c, pocketmq.ProducerConfig{Retries: pocketmq.NoRetries})
+		replicated(t, p, 0, 1)
+		require.NoError(t, c.Kill("broker-a", 1))
+		synctest.Wait()
+		_, err := p.Send(t.Context(), text("T", "x"))
+		require.ErrorContains(t, err, "the in-sync replicas are not enough")
+		assert.Equal(t, int64(1), c.Broker("broker-a", 0).Status().WrittenPosition)
+	})
+}
+
+func TestASlaveServesReadsAndRefusesWrites(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Groups: pair(1, pocketmq.BrokerConfig{}), Topics: map[string]int{"T": 1}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		replicated(t, p, 0, 10)
+		time.Sleep(4 * time.Second) // topics have been copied
+		require.NoError(t, c.Kill("broker-a", 0))
+		time.Sleep(31 * time.Second) // routes have been refreshed
+		_, err := p.Send(t.Context(), text("T", "x"))
+		require.Error(t, err)
+		co, err := c.StartPullConsumer(t.Context(), pocketmq.PullConsumerConfig{Group: "g"})
+		require.NoError(t, err)
+		got, err := co.Pull(t.Context(), queue("T", "broker-a", 0), 0, 32)
+		require.NoError(t, err)
+		assert.Len(t, got.Messages, 10)
+	})
+}
