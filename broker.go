@@ -131,6 +131,7 @@ type Broker struct {
 	wire      wiring
 	log       *slog.Logger
 	life      life
+	gate      gate
 
 	run atomic.Pointer[brokerRun] // nil before the first successful Start
 }
@@ -211,6 +212,9 @@ func newBroker(cfg BrokerConfig, w wiring, throwaway bool) (*Broker, error) {
 	b.life.what = "broker " + cfg.Name
 	if cfg.ID != protocol.MasterID {
 		b.life.what = "broker " + b.node
+	}
+	if b.gate.disk = w.disk; w.disk != nil {
+		b.cfg.Transport = pausable{cfg.Transport, &b.gate}
 	}
 	return b, nil
 }
@@ -404,6 +408,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 // those in flight until ctx ends, and closes.
 func (b *Broker) Shutdown(ctx context.Context) error {
 	if b.life.use() == nil {
+		b.gate.open()
 		r := b.run.Load()
 		r.draining.Store(true)
 		r.reg.unregister(ctx)
@@ -440,6 +445,7 @@ func (b *Broker) discard() error { return b.stop((*store.Store).Discard, false) 
 func (b *Broker) stop(closeStore func(*store.Store) error, persist bool) error {
 	return b.life.close(func() error {
 		r := b.run.Load()
+		b.gate.end()
 		if persist {
 			r.cancel(nil)
 		} else {
@@ -561,6 +567,8 @@ func (b *Broker) Status() BrokerStatus {
 	switch err := b.life.use(); {
 	case err != nil:
 		st.Reason = err.Error()
+	case b.gate.isShut():
+		st.Reason = "paused; Cluster.Resume lets it go on"
 	case st.Err != nil:
 		st.Reason = b.refusal(st.Err)
 	case r.standing.Load().fenced:
@@ -592,6 +600,7 @@ func (b *Broker) Group(name string) (GroupStatus, bool) {
 // registerLoop registers every BrokerRegister. Java: BrokerController.start.
 func (r *brokerRun) registerLoop(ctx context.Context) {
 	every(ctx, r.cfg.Timings.BrokerRegister, func(time.Time) {
+		_ = r.gate.pass(ctx) // register looks at ctx
 		if err := r.reg.register(ctx, registerTimeout); err != nil && ctx.Err() == nil {
 			r.log.Warn("registration failed", "err", err)
 		}
@@ -602,6 +611,9 @@ func (r *brokerRun) registerLoop(ctx context.Context) {
 // progress of delayed messages, every OffsetPersist.
 func (r *brokerRun) persistLoop(ctx context.Context) {
 	every(ctx, r.cfg.Timings.OffsetPersist, func(time.Time) {
+		if r.gate.pass(ctx) != nil {
+			return // a killed broker saves nothing
+		}
 		if err := r.offsets.Persist(); err != nil {
 			r.log.Error("consumer offsets not persisted", "err", err)
 		}
@@ -620,6 +632,10 @@ func (r *brokerRun) persistLoop(ctx context.Context) {
 // memberLoop drops clients that fell silent. Java: ClientHousekeepingService.
 func (r *brokerRun) memberLoop(ctx context.Context) {
 	every(ctx, r.cfg.Timings.ClientScan, func(now time.Time) {
+		if r.gate.isShut() {
+			_ = r.gate.pass(ctx) // what clients have said meanwhile is heard before the next scan
+			return
+		}
 		r.membersChanged(r.groups.Expire(now, r.cfg.Timings.ClientExpire))
 	})
 }
@@ -651,19 +667,31 @@ type brokerSession struct {
 	peer  protocol.Session
 	found atomic.Int64 // when a pull last found messages; Unix ns
 	open  openSession
+
+	paused  atomic.Bool // something of it has met a pause
+	oneways oneways
 }
 
 // Close ends the session: its client leaves its groups at once.
 func (s *brokerSession) Close() error {
+	if s.gate.isShut() || s.paused.Load() && s.oneways.pending() {
+		s.paused.Store(true)
+		s.postpone(func(context.Context) { s.leave() })
+		return nil
+	}
+	s.leave()
+	return nil
+}
+
+func (s *brokerSession) leave() {
 	s.conns.Add(-1)
 	s.open.end()
 	s.pullers.Closed(s.id)
 	s.membersChanged(s.groups.ConnClosed(s.id))
-	return nil
 }
 
-// serveBroker is the one path of every request to a broker.
-func serveBroker[Q, R any](ctx context.Context, s *brokerSession, code Code, topic, group string, q *Q, serve func(*brokerSession, context.Context, *Q) (*R, error)) (*R, error) {
+// serveOpen serves a request to a broker that is not paused.
+func serveOpen[Q, R any](ctx context.Context, s *brokerSession, code Code, topic, group string, q *Q, serve func(*brokerSession, context.Context, *Q) (*R, error)) (*R, error) {
 	if !s.serving.Load() {
 		return nil, &protocol.Error{Code: protocol.SystemError, Remark: "the broker is starting, try again", Broker: s.cfg.Name}
 	}
@@ -698,29 +726,3 @@ func serveBroker[Q, R any](ctx context.Context, s *brokerSession, code Code, top
 // later runs f in the background; Close joins it. Only handlers call it, and
 // those have all returned before the loops are waited for.
 func (r *brokerRun) later(f func(context.Context)) { r.loops.Go(func() { f(r.ctx) }) }
-
-// rate turns a count into messages a second between two readings.
-type rate struct {
-	count atomic.Int64
-
-	mu    sync.Mutex // guards the rest
-	start time.Time  // of the window
-	base  int64      // count at start
-	value float64    // of the last whole window
-	known bool
-}
-
-func (r *rate) perSecond(now time.Time) float64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n, d := r.count.Load(), now.Sub(r.start)
-	if d < time.Second {
-		if r.known || d <= 0 {
-			return r.value
-		}
-		return float64(n-r.base) / d.Seconds()
-	}
-	r.value, r.known = float64(n-r.base)/d.Seconds(), true
-	r.start, r.base = now, n
-	return r.value
-}

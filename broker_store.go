@@ -61,7 +61,7 @@ func (r *brokerRun) storeConfig() store.Config {
 		},
 		Confirming: b.cfg.Failover,
 		Retention:  b.cfg.Retention, RetentionBytes: b.cfg.RetentionBytes,
-		MinFreeBytes: b.cfg.MinFreeBytes, FreeBytes: b.cfg.FreeBytes,
+		MinFreeBytes: b.cfg.MinFreeBytes, FreeBytes: b.cfg.FreeBytes, Disk: b.wire.disk,
 	}
 }
 

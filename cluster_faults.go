@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/pocketmq/pocketmq/store"
 )
 
 // Kill stops a broker as a crash of its process would: what was written stays,
@@ -37,6 +40,73 @@ func (c *Cluster) PowerOff(group string, id int64) error {
 		}
 		return b.powerOff()
 	})
+}
+
+// Pause stops a broker as a signal stops its process (kill -STOP), or as a machine
+// that hangs does: its connections stay, but it answers nothing, asks nothing, sends
+// its slaves nothing, and neither writes nor syncs; callers run into their deadlines.
+// Resume lets it go on. A broker that is paused already stays so.
+//
+// Its timers run on, as a process that is let go on finds them run out. What its
+// clients send meanwhile is served afterwards, unless they have given up by then:
+// that is not served, or its answer is lost. Close, Kill, PowerOff and Shutdown of a
+// paused broker work at once. What it says of itself can be asked: Broker.Status says
+// that it is paused.
+func (c *Cluster) Pause(group string, id int64) error {
+	return c.change(context.Background(), func(context.Context) error {
+		b, err := c.running(group, id)
+		if err == nil {
+			b.pause()
+		}
+		return err
+	})
+}
+
+// Resume lets a broker that was paused go on (kill -CONT): as one that has slept, it
+// finds what was sent to it, and that it is late.
+func (c *Cluster) Resume(group string, id int64) error {
+	return c.change(context.Background(), func(context.Context) error {
+		b, err := c.running(group, id)
+		if err == nil {
+			b.resume()
+		}
+		return err
+	})
+}
+
+// SlowDisk makes each write to a broker's commit log, and each fsync of it, take that
+// much longer, from now on and after a Restart. 0 ends it, for what is under way, too.
+// One write carries what many senders had to say, as always; a send to a broker with
+// SyncFlush needs a write and an fsync. A cluster without ClusterConfig.Dir never
+// syncs.
+func (c *Cluster) SlowDisk(group string, id int64, perOperation time.Duration) error {
+	return c.harm(group, id, func(d *store.Disk) { d.Slow(perOperation) })
+}
+
+// FullDisk makes the disk of a broker full, from now on and after a Restart: what
+// needs space fails as on a real one (ENOSPC). Sends are refused with ErrDiskFull,
+// reads go on. A broker in a folder that is kept sees it within 10 s, before anything
+// fails (BrokerConfig.MinFreeBytes); without, or if a send is faster, a write fails,
+// and the broker repairs itself within 10 s after there is space again: the event
+// StoreFenced, then StoreRepaired.
+//
+// With false there is space again. A broker that is closed while its disk is full
+// reports what it could not write. The end of the cluster ends it first.
+func (c *Cluster) FullDisk(group string, id int64, full bool) error {
+	return c.harm(group, id, func(d *store.Disk) { d.Full(full) })
+}
+
+// harm does something to the disk of a member, whether it runs or not.
+func (c *Cluster) harm(group string, id int64, do func(*store.Disk)) error {
+	if err := c.life.use(); err != nil {
+		return err
+	}
+	m := c.member(group, id)
+	if m == nil {
+		return c.noMember(group, id)
+	}
+	do(&m.disk)
+	return nil
 }
 
 // running returns a member that serves.

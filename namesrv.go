@@ -12,6 +12,7 @@ import (
 	"github.com/pocketmq/pocketmq/internal/kvconfig"
 	"github.com/pocketmq/pocketmq/internal/routetable"
 	"github.com/pocketmq/pocketmq/protocol"
+	"github.com/pocketmq/pocketmq/store"
 )
 
 // NameServerConfig configures a NameServer. It is copied by NewNameServer.
@@ -60,6 +61,7 @@ type wiring struct {
 	shared     bool          // events belongs to the cluster
 	alone      bool          // the broker has no slaves, and never gets any
 	controller func() string // where the controller of the broker's group is; nil without failover
+	disk       *store.Disk   // of a broker that the cluster can pause and harm; nil = nobody can
 }
 
 // nameServerRun is what lives from Start to Close.

@@ -182,9 +182,9 @@ func (s *Store) appendBatch(ctx context.Context, b *Batch, wait bool) (Appended,
 func (s *Store) awaitWrite(ctx context.Context, g *group, r role, sync bool) error {
 	switch r {
 	case leader:
-		return s.lead(g)
+		return s.leadWhile(ctx, func(context.Context) error { return s.lead(g) })
 	case gatherer:
-		return s.leadPending(ctx, g)
+		return s.leadWhile(ctx, func(ctx context.Context) error { return s.leadPending(ctx, g) })
 	case opener:
 		if err := await(ctx, g.turn); err != nil {
 			if s.leave(g) {
@@ -193,7 +193,7 @@ func (s *Store) awaitWrite(ctx context.Context, g *group, r role, sync bool) err
 			<-g.turn // given already: the group waits for us
 		}
 		s.turns.Put(g.turn)
-		return s.leadPending(ctx, g)
+		return s.leadWhile(ctx, func(ctx context.Context) error { return s.leadPending(ctx, g) })
 	}
 	if sync {
 		return nil
@@ -202,6 +202,22 @@ func (s *Store) awaitWrite(ctx context.Context, g *group, r role, sync bool) err
 		return err
 	}
 	return g.err
+}
+
+// leadWhile leads. A disk that a test has made bad may keep a write for long: then a
+// caller that has to go does, and another goroutine leads in its place.
+func (s *Store) leadWhile(ctx context.Context, lead func(context.Context) error) error {
+	if s.cfg.Disk.load() == nil {
+		return lead(ctx)
+	}
+	led := make(chan error, 1) // the caller may have left
+	s.background.Go(func() { led <- lead(context.Background()) })
+	select {
+	case err := <-led:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // await receives from c, or returns the error of ctx.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"io/fs"
 	"testing"
 	"testing/synctest"
@@ -47,12 +48,18 @@ func TestASlowDiskMakesEachWriteAndFsyncLonger(t *testing.T) {
 		require.ErrorIs(t, err, ErrFlushTimeout)
 
 		disk.Slow(time.Hour)
-		waiting := start(t.Context(), t, s, "T", "f")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begin = time.Now()
+		_, err = s.Append(ctx, batchOf(t, s, "T", 0, "f"), AppendOptions{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(begin), "who has to go does")
+		waiting := start(t.Context(), t, s, "T", "g")
 		begin = time.Now()
 		time.AfterFunc(time.Minute, func() { disk.Slow(0) })
 		require.NoError(t, <-waiting)
 		assert.Equal(t, time.Minute, time.Since(begin), "it ends with the fault")
-		assertBodies(t, s, "T", 0, []string{"a", "b", "c", "d", "e", "f"})
+		assertBodies(t, s, "T", 0, []string{"a", "b", "c", "d", "e", "f", "g"})
 		mustClose(t, s)
 	})
 }
