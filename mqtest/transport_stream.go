@@ -106,6 +106,7 @@ func streamCases() []transportCase {
 			r := await(t, read, "the end of the stream")
 			t.ok(r.err, "read to the end")
 			t.equal("what arrived", string(pattern(10_000)), string(r.v))
+			t.ok(dialled.SetDeadline(time.Now().Add(t.patience())), "a deadline after the end of the other side")
 			for err = nil; err == nil; { // the first ones may be on their way yet
 				_, err = dialled.Write([]byte("x"))
 			}
@@ -114,6 +115,7 @@ func streamCases() []transportCase {
 			t.is(err, "a read after Close", net.ErrClosed)
 			_, err = accepted.Write(make([]byte, 1))
 			t.is(err, "a write after Close", net.ErrClosed)
+			t.is(accepted.SetDeadline(time.Time{}), "a deadline after Close", net.ErrClosed)
 		}},
 		{"Close ends a read and a write that wait", func(t *transportTest) {
 			l := t.listenStream("broker-a/0")

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // firstPort is the first port given to who asks for none, on either side.
@@ -160,6 +161,26 @@ func (c *conn) Close() error {
 		return net.ErrClosed
 	}
 	return c.Conn.Close()
+}
+
+// SetDeadline is net.Conn.SetDeadline.
+func (c *conn) SetDeadline(t time.Time) error { return c.limited(c.Conn.SetDeadline(t)) }
+
+// SetReadDeadline is net.Conn.SetReadDeadline.
+func (c *conn) SetReadDeadline(t time.Time) error { return c.limited(c.Conn.SetReadDeadline(t)) }
+
+// SetWriteDeadline is net.Conn.SetWriteDeadline.
+func (c *conn) SetWriteDeadline(t time.Time) error { return c.limited(c.Conn.SetWriteDeadline(t)) }
+
+// limited is the error of setting a deadline. That the other side is gone is for the
+// next Read or Write to say.
+func (c *conn) limited(err error) error {
+	if err == io.ErrClosedPipe {
+		if err = nil; c.closed.Load() {
+			err = net.ErrClosed
+		}
+	}
+	return err
 }
 
 // LocalAddr is a *net.TCPAddr.
