@@ -22,7 +22,8 @@ Runs name servers and brokers on TCP. Clients of RocketMQ, in whatever language,
 take them for RocketMQ: their tests need neither Java nor a container.
 
 When everything serves, lines in this form go to standard output, first those of
-the name servers, then those of the brokers (ID 0 is the master):
+the name servers, then those of the brokers by group (ID 0 is the master, with
+-failover at first):
 
   namesrv ADDR ready
   broker NAME ID ADDR ready
@@ -32,9 +33,14 @@ SIGINT or SIGTERM ends it; a second one does not wait for files to be closed.
 
 Flags (those with ... may be given several times):
   -namesrv ADDR ...     a name server [127.0.0.1:9876]
-  -group NAME[@ADDR] ...
-                        a broker group of one master; without ADDR it takes a free
-                        port of 127.0.0.1 [broker-a@127.0.0.1:10911]
+  -group NAME[:SLAVES][@ADDR[,ADDR...]] ...
+                        a broker group of a master and up to 15 slaves, and where
+                        they listen, by ID; those without ADDR take free ports of
+                        127.0.0.1 [broker-a@127.0.0.1:10911]
+  -replication MODE     of groups with slaves: with sync a send is answered when a
+                        slave has the message, too, with async before [async]
+  -failover             groups with slaves elect another master when theirs is lost;
+                        with sync nothing that was acknowledged is lost by that
   -topic NAME:QUEUES ...
                         a topic that is there from the beginning, with as many
                         queues on every group; others are made by the first send
@@ -54,11 +60,13 @@ Examples:
   pocketmq serve -dir ./data -topic orders:8
   pocketmq serve -namesrv 127.0.0.1:0 -group broker-a -group broker-b
   pocketmq serve -levels "1s 2s 3s"
+  pocketmq serve -group broker-a:2@127.0.0.1:10911 -replication sync -failover
   pocketmq serve -namesrv :9876 -group broker-a@:10911 -advertise 127.0.0.1
 
 The first is enough for most tests. The third takes free ports, so that several may
-run side by side: the ready lines tell which. The last one is for a container
-whose ports 9876 and 10911 are published under the same numbers.
+run side by side: the ready lines tell which. The fifth keeps three copies of each
+message. The last one is for a container whose ports 9876 and 10911 are published
+under the same numbers.
 
 Exit codes:
   0  ended by a signal
@@ -103,7 +111,9 @@ func serve(ctx context.Context, env *environment, args []string) int {
 
 // serve runs the cluster until ctx ends.
 func (s *settings) serve(ctx context.Context, env *environment) error {
-	c, err := pocketmq.StartCluster(ctx, s.cluster(slog.New(slog.NewTextHandler(env.err, &slog.HandlerOptions{Level: s.log}))))
+	level := new(slog.LevelVar)
+	level.Set(s.log)
+	c, err := pocketmq.StartCluster(ctx, s.cluster(slog.New(slog.NewTextHandler(env.err, &slog.HandlerOptions{Level: level}))))
 	if err != nil {
 		if ctx.Err() != nil { // the signal came early, and nothing is left
 			return nil
@@ -114,6 +124,9 @@ func (s *settings) serve(ctx context.Context, env *environment) error {
 		return errors.Join(err, end(ctx, c))
 	}
 	<-ctx.Done()
+	if s.log == slog.LevelWarn { // that members miss each other now is no news
+		level.Set(slog.LevelError)
+	}
 	return end(context.WithoutCancel(ctx), c)
 }
 

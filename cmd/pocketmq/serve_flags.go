@@ -28,6 +28,8 @@ type settings struct {
 	dir         string
 	levels      []time.Duration
 	advertise   netip.Addr // invalid: none
+	replication pocketmq.ReplicationMode
+	failover    bool
 	log         slog.Level
 
 	listens []listen // everything above with an address, for errors
@@ -35,8 +37,9 @@ type settings struct {
 
 // group is one -group.
 type group struct {
-	name string
-	addr netip.AddrPort // invalid: a free port of the loopback interface
+	name   string
+	slaves int
+	addrs  []netip.AddrPort // by broker id; those that are missing are free ports of the loopback interface
 }
 
 // listen is an address with the flag that asks for it.
@@ -66,11 +69,25 @@ func (s *settings) define(ctx context.Context, flags *flag.FlagSet) {
 			return fmt.Errorf("there is a group %s already, give each a name of its own", g.name)
 		}
 		s.groups = append(s.groups, g)
-		if !g.addr.IsValid() {
-			return nil
+		for _, addr := range g.addrs {
+			if err := s.listen("-group "+text, addr); err != nil {
+				return err
+			}
 		}
-		return s.listen("-group "+text, g.addr)
+		return nil
 	})
+	flags.Func("replication", "", func(text string) error {
+		switch text {
+		case "async":
+			s.replication = pocketmq.AsyncReplication
+		case "sync":
+			s.replication = pocketmq.SyncReplication
+		default:
+			return errors.New("want sync or async")
+		}
+		return nil
+	})
+	flags.BoolVar(&s.failover, "failover", false, "")
 	flags.Func("topic", "", func(text string) error {
 		name, queues, err := parseTopic(text)
 		if err != nil {
@@ -127,9 +144,17 @@ func (s *settings) check() error {
 	}
 	if len(s.groups) == 0 {
 		addr := netip.AddrPortFrom(loopback, 10911)
-		s.groups = append(s.groups, group{name: "broker-a", addr: addr})
+		s.groups = append(s.groups, group{name: "broker-a", addrs: []netip.AddrPort{addr}})
 		if err := s.listen("-group broker-a@127.0.0.1:10911 (the default)", addr); err != nil {
 			return fmt.Errorf("-group is broker-a@127.0.0.1:10911: %w", err)
+		}
+	}
+	if !slices.ContainsFunc(s.groups, func(g group) bool { return g.slaves > 0 }) {
+		switch {
+		case s.failover:
+			return errors.New("-failover: no group has slaves, of which one could become master: write -group NAME:2")
+		case s.replication == pocketmq.SyncReplication:
+			return errors.New("-replication sync: no group has slaves that a send could wait for: write -group NAME:1")
 		}
 	}
 	if info, err := os.Stat(s.dir); s.dir != "" && err == nil && !info.IsDir() {
@@ -144,7 +169,7 @@ func (s *settings) check() error {
 		}
 	}
 	for _, g := range s.groups {
-		if !g.addr.IsValid() {
+		if len(g.addrs) < 1+g.slaves {
 			if err := s.reachable("-group "+g.name, loopback); err != nil {
 				return err
 			}
@@ -179,9 +204,12 @@ func (s *settings) cluster(log *slog.Logger) pocketmq.ClusterConfig {
 		cfg.NameServerAddrs = append(cfg.NameServerAddrs, addr.String())
 	}
 	for _, g := range s.groups {
-		group := pocketmq.BrokerGroup{Name: g.name}
-		if g.addr.IsValid() {
-			group.Addrs = []string{g.addr.String()}
+		group := pocketmq.BrokerGroup{Name: g.name, Slaves: g.slaves}
+		for _, addr := range g.addrs {
+			group.Addrs = append(group.Addrs, addr.String())
+		}
+		if g.slaves > 0 { // a group of one has nobody to wait for, and nobody to elect
+			group.Config.Replication, group.Config.Failover = s.replication, s.failover
 		}
 		if s.advertise.IsValid() {
 			group.Config.AdvertiseAddr = s.advertise.String()
@@ -200,8 +228,8 @@ func (s *settings) told(addr string) string {
 	return netip.AddrPortFrom(s.advertise, at.Port()).String()
 }
 
-// throughLoopback is a Transport whose name servers are dialled over loopback
-// when they listen on every interface.
+// throughLoopback is a Transport over which the members of this process find each
+// other on this machine, whatever clients elsewhere are told.
 type throughLoopback struct{ pocketmq.Transport }
 
 // ListenNameServer implements Transport. Those who dial the address that it
@@ -217,26 +245,45 @@ func (t throughLoopback) ListenNameServer(ctx context.Context, l protocol.Listen
 	return t.Transport.ListenNameServer(ctx, l, s)
 }
 
-// parseGroup reads NAME[:SLAVES][@ADDR[,ADDR...]], of which one master is left
-// as long as there is no replication.
+// ListenStream implements Transport. Those who dial are the slaves of this process.
+func (t throughLoopback) ListenStream(ctx context.Context, l protocol.Listen) (net.Listener, error) {
+	l.Advertise = ""
+	return t.Transport.ListenStream(ctx, l)
+}
+
+// maxSlaves bounds the slaves of a group, as the library does.
+const maxSlaves = 15
+
+// parseGroup reads NAME[:SLAVES][@ADDR[,ADDR...]].
 func parseGroup(ctx context.Context, text string) (g group, err error) {
 	members, addrs, hasAddr := strings.Cut(text, "@")
 	name, slaves, hasSlaves := strings.Cut(members, ":")
 	if message.ValidateTopic(name) != nil {
 		return g, fmt.Errorf("the name %q: want up to %d of the characters a-z A-Z 0-9 _ - %% |, such as broker-a or broker-a@127.0.0.1:10911", name, message.MaxTopicLength)
 	}
-	if n, err := strconv.ParseUint(slaves, 10, 8); hasSlaves && (err != nil || n > 0) {
-		return g, fmt.Errorf("%q slaves: there is no replication, a group is one master; write %s", slaves, name)
-	}
 	g.name = name
+	if hasSlaves {
+		n, err := strconv.ParseUint(slaves, 10, 8)
+		if err != nil || n > maxSlaves {
+			return g, fmt.Errorf("%q slaves: want 0 to %d, such as %s:2", slaves, maxSlaves, name)
+		}
+		g.slaves = int(n)
+	}
 	if !hasAddr {
 		return g, nil
 	}
-	if strings.Contains(addrs, ",") {
-		return g, fmt.Errorf("%d addresses: a group is one master, give it one", strings.Count(addrs, ",")+1)
+	texts := strings.Split(addrs, ",")
+	if len(texts) > 1+g.slaves {
+		return g, fmt.Errorf("%d addresses for a master and %s: write %s:%d, or fewer addresses", len(texts), count(int64(g.slaves), "slave"), name, len(texts)-1)
 	}
-	g.addr, err = parseAddr(ctx, addrs)
-	return g, err
+	for _, text := range texts {
+		addr, err := parseAddr(ctx, text)
+		if err != nil {
+			return g, err
+		}
+		g.addrs = append(g.addrs, addr)
+	}
+	return g, nil
 }
 
 // parseTopic reads NAME:QUEUES.

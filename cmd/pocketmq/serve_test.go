@@ -175,6 +175,73 @@ func TestServeSaysWhereItServesAndEndsWithASignal(t *testing.T) {
 	}
 }
 
+// TestServeReplicates: slaves are there, listen where they were told to, and have what
+// was acknowledged.
+func TestServeReplicates(t *testing.T) {
+	for _, failover := range []bool{false, true} {
+		t.Run(fmt.Sprint("failover ", failover), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			args := []string{"serve", "-dir", dir, "-namesrv", "127.0.0.1:0", "-replication", "sync", "-topic", "orders:2",
+				"-group", "broker-a:2@127.0.0.1:0,127.0.0.2:0", "-group", "broker-b"}
+			if failover {
+				args = append(args, "-failover")
+			}
+			p := start(t, "1", args...)
+			ns := p.ready("namesrv")
+			p.ready("broker broker-a 0")
+			assert.Contains(t, p.ready("broker broker-a 1"), "127.0.0.2:")
+			assert.Contains(t, p.ready("broker broker-a 2"), "127.0.0.1:")
+			p.ready("broker broker-b 0")
+
+			route, err := adminAt(t, ns).Route(t.Context(), "orders")
+			require.NoError(t, err)
+			require.Len(t, route.Brokers, 2)
+			assert.Len(t, route.Brokers[0].Addrs, 3)
+			assert.Len(t, route.Brokers[1].Addrs, 1)
+			producer := producerAt(t, ns)
+			for _, group := range []string{"broker-a", "broker-b"} { // who has no slaves does not wait for any
+				_, err := producer.SendTo(t.Context(), pocketmq.MessageQueue{Topic: "orders", BrokerName: group}, &pocketmq.Message{Topic: "orders", Body: []byte("one")})
+				require.NoError(t, err, group)
+			}
+			assert.Equal(t, exitClean, p.end(os.Interrupt))
+			assert.NotContains(t, p.errs.String(), "ERROR")
+			for id := range 3 {
+				assert.DirExists(t, filepath.Join(dir, fmt.Sprintf("broker-a-%d", id)))
+			}
+		})
+	}
+}
+
+// TestSlavesFindTheirMasterWhateverClientsAreTold: members of a process find each other
+// on this machine.
+func TestSlavesFindTheirMasterWhateverClientsAreTold(t *testing.T) {
+	var s settings
+	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+	s.define(t.Context(), flags)
+	require.NoError(t, flags.Parse([]string{"-namesrv", ":0", "-group", "broker-a:1@:0,:0", "-replication", "sync", "-advertise", "192.0.2.7"}))
+	require.NoError(t, s.check())
+	followed := make(chan pocketmq.MasterFollowed, 1)
+	cfg := s.cluster(nil)
+	cfg.OnEvent = func(e pocketmq.Event) {
+		if e, ok := e.(pocketmq.MasterFollowed); ok {
+			select {
+			case followed <- e:
+			default:
+			}
+		}
+	}
+	c, err := pocketmq.StartCluster(t.Context(), cfg)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, c.Close()) }()
+	select {
+	case e := <-followed:
+		assert.Contains(t, e.Addr, "127.0.0.1:")
+	case <-time.After(20 * time.Second):
+		assert.Fail(t, "the slave does not follow", "%+v", c.Broker("broker-a", 1).Status().Master)
+	}
+}
+
 func TestASecondSignalEndsAtOnce(t *testing.T) {
 	p := start(t, "hang")
 	require.Equal(t, "ready", p.line())
@@ -262,9 +329,17 @@ func TestServeRefusesWhatCannotWork(t *testing.T) {
 		{"-group", ""},
 		{"-group", "broker a"},
 		{"-group", "broker-a@"},
-		{"-group", "broker-a:2"},
+		{"-group", "broker-a:16"},
 		{"-group", "broker-a:two"},
 		{"-group", "broker-a@127.0.0.1:1,127.0.0.1:2"},
+		{"-group", "broker-a:1@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"},
+		{"-group", "broker-a:1@127.0.0.1:1,"},
+		{"-group", "broker-a:1@127.0.0.1:1,127.0.0.1:1"},
+		{"-namesrv", ":0", "-group", "broker-a:1@:0", "-advertise", "192.0.2.7"},
+		{"-replication", "both"},
+		{"-replication", "sync"},
+		{"-failover"},
+		{"-group", "broker-a:0", "-failover"},
 		{"-group", "broker-a", "-group", "broker-a"},
 		{"-group", "a@127.0.0.1:7000", "-group", "b@127.0.0.1:7000"},
 		{"-group", "a@127.0.0.1:9876"},
@@ -414,10 +489,18 @@ func TestExamplesOfHelpTextsWork(t *testing.T) {
 			p := start(t, "1", append([]string{"serve"}, args...)...)
 			p.ready("namesrv")
 			p.ready(`broker broker-\w 0`)
+			if strings.Contains(words, "broker-a:2") {
+				p.ready("broker broker-a 1")
+				p.ready("broker broker-a 2")
+			}
 			if strings.Contains(words, "broker-b") {
 				p.ready("broker broker-b 0")
 			}
 			assert.Equal(t, exitClean, p.end(os.Interrupt))
+			if strings.Contains(words, "-failover") { // slaves may come before their master is ready for them
+				assert.NotContains(t, p.errs.String(), "ERROR")
+				return
+			}
 			assert.Empty(t, p.errs.String())
 		})
 	}
