@@ -83,7 +83,8 @@ func (r *brokerRun) findMaster(ctx context.Context) error {
 	return fmt.Errorf("no name server knows a master of %s: %w", r.cfg.Name, ErrNoRoute)
 }
 
-// noteMoved tells copyLoop that the log of the slave has grown.
+// noteMoved tells copyLoop that the log of the slave has grown, and delayLog.Sync that
+// more of the master's is confirmed. Of the two only one is there.
 func (r *brokerRun) noteMoved() {
 	select {
 	case r.moved <- struct{}{}:

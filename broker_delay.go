@@ -118,4 +118,20 @@ func (l delayLog) Append(ctx context.Context, records []message.Record) error {
 	return err
 }
 
-func (l delayLog) Sync(ctx context.Context) error { return l.r.store().Sync(ctx) }
+// Sync makes what was delivered durable, and, in a group with failover, waits until it
+// is on all members that may be elected: progress must not stand for messages that
+// others may not have.
+func (l delayLog) Sync(ctx context.Context) error {
+	written := l.r.store().Positions().Written
+	if err := l.r.store().Sync(ctx); err != nil || !l.r.cfg.Failover {
+		return err
+	}
+	for l.r.store().Positions().Dispatched < written {
+		select {
+		case <-l.r.moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}

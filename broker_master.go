@@ -172,6 +172,7 @@ func (r *brokerRun) confirmed(position int64) {
 		r.log.Error("what is confirmed is not readable", "position", position, "err", err)
 		r.elections.Resign()
 	}
+	r.noteMoved()
 }
 
 // replicated tells of what happens in replication.

@@ -72,11 +72,22 @@ func (s *brokerSession) sendMsgBack(ctx context.Context, q *protocol.ConsumerSen
 	if err := batch.Add(&rec); err != nil {
 		return nil, illegal(err)
 	}
-	switch _, err := s.store().Append(ctx, batch, store.AppendOptions{}); {
+	if _, err := s.mayAppend(); err != nil {
+		return nil, notStored(err)
+	}
+	at, err := s.store().Append(ctx, batch, store.AppendOptions{})
+	switch {
 	case errors.Is(err, store.ErrFlushTimeout):
 		return nil, protocol.Errorf(protocol.SystemError, "FLUSH_DISK_TIMEOUT: stored, but not flushed within %v", s.cfg.Timings.FlushTimeout)
 	case err != nil:
 		return nil, notStored(s.appendError(err))
+	}
+	if s.cfg.Failover && s.cfg.Replication == SyncReplication {
+		// Differs: RocketMQ's brokers do not wait for slaves here. The offset of what is
+		// taken back is committed next, so it has to outlive the master.
+		if err := s.awaitSlaves(ctx, at.Position, false); err != nil {
+			return nil, protocol.Errorf(protocol.SystemError, "FLUSH_SLAVE_TIMEOUT: %v", err)
+		}
 	}
 	s.puts.count.Add(1)
 	return &protocol.ConsumerSendMsgBackResponse{}, nil
