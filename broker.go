@@ -376,7 +376,14 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	r.uniqKeys = message.NewUniqKeys(r.addr.Addr(), uint16(os.Getpid()), rand.Uint32())
 	r.reg = newRegistrar(r)
 	u.add(r.reg.close)
-	u.add(func() { r.cancel(nil); r.loops.Wait(); r.duty.end() })
+	u.add(func() {
+		r.cancel(nil)
+		if r.door != nil {
+			_ = r.door.listener.Close() // one of the loops takes its connections
+		}
+		r.loops.Wait()
+		r.duty.end()
+	})
 	switch {
 	case b.cfg.Failover:
 		err = r.takePart(fresh)
