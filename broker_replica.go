@@ -41,6 +41,7 @@ type replicaState struct {
 func (b *Broker) openReplica() (*replica, error) {
 	path := filepath.Join(b.cfg.Dir, "config", "replication.json")
 	r := &replica{file: statefile.New(path, b.throwaway)}
+	r.file.NeedSpace(b.wire.disk.Space)
 	data, found, err := r.file.Load()
 	if err != nil {
 		return nil, fmt.Errorf("replication: %w", err)

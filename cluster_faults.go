@@ -85,7 +85,7 @@ func (c *Cluster) SlowDisk(group string, id int64, perOperation time.Duration) e
 
 // FullDisk makes the disk of a broker full, from now on and after a Restart: what
 // needs space fails as on a real one (ENOSPC). Sends are refused with ErrDiskFull,
-// reads go on. A broker in a folder that is kept sees it within 10 s, before anything
+// topics and groups can't be changed, and commits are kept in memory; reads go on. A broker in a folder that is kept sees it within 10 s, before anything
 // fails (BrokerConfig.MinFreeBytes); without, or if a send is faster, a write fails,
 // and the broker repairs itself within 10 s after there is space again: the event
 // StoreFenced, then StoreRepaired.

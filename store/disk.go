@@ -116,6 +116,10 @@ func (d *Disk) delay() {
 	}
 }
 
+// Space is what writing a file on the disk says: nil while it is not full. For files
+// that are not the store's.
+func (d *Disk) Space(path string) error { return d.space("open", path) }
+
 // space is the error of an operation that needs space, when there is none.
 func (d *Disk) space(op, path string) error {
 	if s := d.load(); s != nil && s.full {

@@ -35,6 +35,14 @@ type contents struct {
 	Deleted map[string]map[int]int64 `json:"deletedTopics,omitempty"`
 }
 
+// NeedSpace has saves fail as on a full disk, with what space returns unless that is
+// nil: for tests. Call it before the first save.
+func (p *Progress) NeedSpace(space func(path string) error) {
+	if p.file != nil {
+		p.file.NeedSpace(space)
+	}
+}
+
 // OpenProgress reads a state file; "" = memory only. With nosync saves survive a
 // kill of the process but not a loss of power. A damaged file is replaced by the
 // version before it, which is logged: some messages are delivered again. With

@@ -18,9 +18,10 @@ import (
 
 // SettingsOptions says where the Settings of a broker live.
 type SettingsOptions struct {
-	File   string       // state file; "" = memory only
-	NoSync bool         // survive a kill of the process but not a loss of power
-	Logger *slog.Logger // nil = silent
+	File   string                  // state file; "" = memory only
+	NoSync bool                    // survive a kill of the process but not a loss of power
+	Space  func(path string) error // why nothing can be written, in a test of a full disk; nil = there is space
+	Logger *slog.Logger            // nil = silent
 }
 
 // Settings is the configuration of the consumer groups of one broker. A group
@@ -64,6 +65,7 @@ func OpenSettings(o SettingsOptions) (*Settings, error) {
 		return s, nil
 	}
 	s.file = statefile.New(o.File, o.NoSync)
+	s.file.NeedSpace(o.Space)
 	data, found, err := s.file.Load()
 	if err != nil {
 		return nil, fmt.Errorf("group settings: %w", err)

@@ -23,9 +23,10 @@ type Key struct {
 
 // Options says where a Table lives.
 type Options struct {
-	File   string       // state file; "" = memory only
-	NoSync bool         // survive a kill of the process but not a loss of power
-	Logger *slog.Logger // nil = silent
+	File   string                  // state file; "" = memory only
+	NoSync bool                    // survive a kill of the process but not a loss of power
+	Space  func(path string) error // why nothing can be written, in a test of a full disk; nil = there is space
+	Logger *slog.Logger            // nil = silent
 }
 
 // Table is the committed offsets of one broker. Safe for concurrent use.
@@ -82,6 +83,7 @@ func Open(o Options) (*Table, error) {
 		return t, nil
 	}
 	t.file = statefile.New(o.File, o.NoSync)
+	t.file.NeedSpace(o.Space)
 	data, found, err := t.file.Load()
 	if err != nil {
 		return nil, fmt.Errorf("consumer offsets: %w", err)

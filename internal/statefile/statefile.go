@@ -35,6 +35,7 @@ const (
 type File struct {
 	path   string
 	nosync bool
+	space  func(path string) error // nil: there is
 
 	mu      sync.Mutex // one save or load at a time; held over file calls only
 	main    mainState  // guarded by mu
@@ -47,6 +48,10 @@ func New(path string, nosync bool) *File {
 	return &File{path: path, nosync: nosync}
 }
 
+// NeedSpace has each save fail with what space returns, unless that is nil, before
+// anything is written: for tests of full disks. Call it before the first save.
+func (f *File) NeedSpace(space func(path string) error) { f.space = space }
+
 func (f *File) backup() string { return f.path + ".bak" }
 
 // Save replaces the content by data and keeps the former one as the backup.
@@ -57,6 +62,11 @@ func (f *File) backup() string { return f.path + ".bak" }
 func (f *File) Save(data []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.space != nil {
+		if err := f.space(f.path); err != nil {
+			return fmt.Errorf("state file %s: write the new version: %w", f.path, err)
+		}
+	}
 	for _, s := range f.stepsLocked(data) {
 		if err := s.do(); err != nil {
 			return fmt.Errorf("state file %s: %s: %w", f.path, s.what, err)

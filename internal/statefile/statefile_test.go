@@ -324,3 +324,24 @@ func FuzzDecode(f *testing.F) {
 		assert.Equal(t, raw, fmt.Appendf(bytes.Clone(data), trailerFormat, checksum(data)))
 	})
 }
+
+func TestASaveThatFindsNoSpaceLeavesWhatThereWas(t *testing.T) {
+	f := New(filepath.Join(t.TempDir(), "state.json"), true)
+	full := false
+	noSpace := errors.New("no space")
+	f.NeedSpace(func(path string) error {
+		assert.Equal(t, f.path, path)
+		if full {
+			return noSpace
+		}
+		return nil
+	})
+	require.NoError(t, f.Save([]byte("1")))
+	full = true
+	require.ErrorIs(t, f.Save([]byte("2")), noSpace)
+	data, _, err := f.Load()
+	require.NoError(t, err)
+	assert.Equal(t, "1", string(data))
+	full = false
+	require.NoError(t, f.Save([]byte("3")))
+}

@@ -24,12 +24,13 @@ const readWrite = protocol.PermRead | protocol.PermWrite
 
 // Options says whose topics a Table holds, and where.
 type Options struct {
-	File          string // state file; "" = memory only
-	NoSync        bool   // survive a kill of the process but not a loss of power
-	Cluster       string // has a topic of its name
-	Broker        string // the group's name; has a topic of its name
-	AutoCreate    bool   // a first send may make a topic
-	DefaultQueues int    // queues of the template; 0 = 8
+	File          string                  // state file; "" = memory only
+	NoSync        bool                    // survive a kill of the process but not a loss of power
+	Space         func(path string) error // why nothing can be written, in a test of a full disk; nil = there is space
+	Cluster       string                  // has a topic of its name
+	Broker        string                  // the group's name; has a topic of its name
+	AutoCreate    bool                    // a first send may make a topic
+	DefaultQueues int                     // queues of the template; 0 = 8
 	Logger        *slog.Logger
 }
 
@@ -82,6 +83,7 @@ func Open(now time.Time, o Options) (*Table, error) {
 	s := &state{version: protocol.DataVersion{Timestamp: now.UnixMilli()}}
 	if o.File != "" {
 		t.file = statefile.New(o.File, o.NoSync)
+		t.file.NeedSpace(o.Space)
 		data, found, err := t.file.Load()
 		if err != nil {
 			return nil, fmt.Errorf("topics: %w", err)
