@@ -272,6 +272,7 @@ func (s *nameServerSession) RegisterBroker(ctx context.Context, q *protocol.Regi
 			return nil, ended
 		}
 		if err != nil {
+			s.routesChanged(change.Topics) // who is refused may have left another id
 			return nil, err
 		}
 		if change.Registered {

@@ -92,12 +92,16 @@ type Live struct {
 // with all of its topics or only the changed ones. Topics that a registration
 // leaves out are kept. Only a master's topics are looked at, and those that are
 // known are replaced only when the data version differs from the last one. A
-// slave is told its master's addresses. Java: RouteInfoManager.registerBroker.
+// slave is told its master's addresses. Under another id the same address is
+// removed. Java: RouteInfoManager.registerBroker.
 //
 // Errors (*protocol.Error): SystemError when cluster, name or address is
 // empty, when the table would hold more than it may, and when a broker id that is
 // not known comes with exactly one topic: it would be routable for that topic
-// alone. Such a broker registers all of its topics first.
+// alone. Such a broker registers all of its topics first. ServiceNotAvailable when
+// the id belongs to a live broker of a later state version: whose master was
+// replaced has to learn of it. Differs: RocketMQ ignores such a registration and
+// answers that it was taken.
 //
 // Nothing of r is kept. HeartbeatTimeout 0 is DefaultTimeout.
 func (t *Table) Register(now time.Time, conn uint64, r *protocol.RegisterBrokerRequest) (*protocol.RegisterBrokerResponse, Change, error) {
@@ -152,7 +156,9 @@ func (t *Table) Register(now time.Time, conn uint64, r *protocol.RegisterBrokerR
 			if moved || rezoned {
 				c.Topics = t.topicsOfLocked(r.BrokerName)
 			}
-			return &protocol.RegisterBrokerResponse{}, c, nil
+			return nil, c, protocol.Errorf(protocol.ServiceNotAvailable,
+				"register broker failed: id %d of %s is that of %s, whose state is %d, and later than that of %s, which is %d: it has taken over",
+				r.BrokerID, r.BrokerName, old, e.version.StateVersion, r.Addr, r.Version.StateVersion)
 		}
 	}
 	g.addrs[r.BrokerID] = r.Addr

@@ -280,8 +280,9 @@ func TestOlderStateDoesNotTakeABrokerIDOver(t *testing.T) {
 	register(t, table, t0, 1, registration(state(5)))
 	before, _ := table.Route("orders")
 	resp, c, err := table.Register(t0, 2, registration(as("broker-a", 0, "127.1.0.7:10911"), state(4), with(topic("x", 1), topic("y", 1))))
-	require.NoError(t, err)
-	assert.Equal(t, &protocol.RegisterBrokerResponse{}, resp)
+	assert.Equal(t, protocol.Errorf(protocol.ServiceNotAvailable,
+		"register broker failed: id 0 of broker-a is that of 127.1.0.1:10911, whose state is 5, and later than that of 127.1.0.7:10911, which is 4: it has taken over"), err)
+	assert.Nil(t, resp)
 	assert.Equal(t, Change{}, c)
 	after, _ := table.Route("orders")
 	assert.Equal(t, before, after)
@@ -289,6 +290,57 @@ func TestOlderStateDoesNotTakeABrokerIDOver(t *testing.T) {
 
 	c = register(t, table, t0, 2, registration(as("broker-a", 0, "127.1.0.7:10911"), state(5)))
 	assert.True(t, c.Registered, "an equal state version may")
+}
+
+func TestWhoIsRefusedTheMastersIDHasNotKeptItsOldOneEither(t *testing.T) {
+	table := New()
+	state := func(v int64) func(*protocol.RegisterBrokerRequest) {
+		return func(r *protocol.RegisterBrokerRequest) { r.Version.StateVersion = v }
+	}
+	register(t, table, t0, 1, registration(state(5)))
+	register(t, table, t0, 2, registration(as("broker-a", 1, "127.1.0.7:10911"), state(4)))
+	_, c, err := table.Register(t0, 2, registration(as("broker-a", 0, "127.1.0.7:10911"), state(4)))
+	require.ErrorIs(t, err, protocol.ErrNotMaster)
+	assert.Equal(t, []string{"TBW102", "orders"}, c.Topics, "it says itself that it is no slave any more")
+	assert.Equal(t, map[int64]string{0: "127.1.0.1:10911"}, table.Members("broker-a"))
+	register(t, table, t0, 2, registration(as("broker-a", 1, "127.1.0.7:10911"), state(4)))
+	assert.Equal(t, map[int64]string{0: "127.1.0.1:10911", 1: "127.1.0.7:10911"}, table.Members("broker-a"))
+	checkInvariants(t, table)
+}
+
+func TestTwoThatChangeTheirIDsEndUpRightWhateverComesFirst(t *testing.T) {
+	for _, masterFirst := range []bool{true, false} {
+		table := New()
+		was := func(id int64, addr string) *protocol.RegisterBrokerRequest {
+			r := registration(as("broker-a", id, addr))
+			r.Version.StateVersion = 1
+			return r
+		}
+		is := func(id int64, addr string) *protocol.RegisterBrokerRequest {
+			r := was(id, addr)
+			r.Version.StateVersion = 2
+			return r
+		}
+		register(t, table, t0, 1, was(0, "127.1.0.1:10911"))
+		register(t, table, t0, 2, was(1, "127.1.0.2:10911"))
+		// The second one is elected, and the first one is its slave: it takes its id.
+		changes := []func(){
+			func() { register(t, table, t0, 2, is(0, "127.1.0.2:10911")) },
+			func() { register(t, table, t0, 1, was(1, "127.1.0.1:10911")) },
+		}
+		if !masterFirst {
+			slices.Reverse(changes)
+		}
+		for _, change := range changes {
+			change()
+			checkInvariants(t, table)
+		}
+		want := map[int64]string{0: "127.1.0.2:10911", 1: "127.1.0.1:10911"}
+		assert.Equal(t, want, table.Members("broker-a"), "the master first: %v", masterFirst)
+		assert.Len(t, table.Live(t0), 2)
+		assert.Equal(t, Change{}, table.Unregister(unregistration(was(0, "127.1.0.1:10911"))), "the late goodbye of the old master")
+		assert.Equal(t, want, table.Members("broker-a"))
+	}
 }
 
 func TestUnregisterRemovesTheLastMembersTopics(t *testing.T) {
