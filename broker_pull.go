@@ -206,9 +206,14 @@ func (s *brokerSession) read(q *protocol.PullMessageRequest, match func(int64) b
 		s.found.Store(time.Now().UnixNano())
 	}
 	code := pullCode(got.Status, q.Offset)
-	if code == protocol.PullOffsetMoved && q.Offset > got.Max && s.standing.Load().role != RoleMaster {
-		// A slave has not come that far: the offset is one of its master's.
-		code, got.Next = protocol.PullNotFound, q.Offset
+	if code == protocol.PullOffsetMoved && s.standing.Load().role != RoleMaster {
+		// A slave moves nobody: it may not have come that far yet, and may have begun
+		// later than its master, who has what is missing here. Java:
+		// offsetCheckInSlave, which is off.
+		got.Next = q.Offset
+		if code = protocol.PullRetryImmediately; q.Offset > got.Max {
+			code = protocol.PullNotFound // is held, until it has come that far
+		}
 	}
 	return &protocol.PullMessageResponse{
 		Code:            code,

@@ -12,8 +12,12 @@ import (
 // useGroup returns the settings of a group, made at its first use.
 func (r *brokerRun) useGroup(name string) (protocol.GroupConfig, error) {
 	c, created, err := r.settings.Ensure(time.Now(), name)
-	if created {
+	switch {
+	case !created:
+	case r.standing.Load().role == RoleMaster:
 		r.log.Info("consumer group created by its first use", "group", name)
+	default: // until its next copy of the master's
+		r.log.Debug("consumer group created by its first use at a slave", "group", name)
 	}
 	return c, err
 }

@@ -175,7 +175,11 @@ func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 		h.failing = false
 		r.log.Info("pulls work again", "queue", h.queue)
 	}
-	return r.pulled(ctx, h, resp, offset, time.Since(begun))
+	wait := r.pulled(ctx, h, resp, offset, time.Since(begun))
+	if _, next, _ := r.cfg.Client.MemberAddr(broker, h.from); resp.Code == protocol.PullRetryImmediately && next != id {
+		return 0 // a slave does not have it, and says who may
+	}
+	return wait
 }
 
 // pulled puts what a pull brought.
