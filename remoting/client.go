@@ -23,13 +23,16 @@ type client struct {
 	peer protocol.Peer // nil: requests of the server are refused
 	rows table[protocol.Peer]
 
-	lane  *lane
-	calls *calls
+	lane    *lane
+	calls   *calls
+	cancels cancels
+	serving serving // of calls
 }
 
 // newClient serves conn, which node has dialled as addr, until it ends or Close.
 func newClient(conn net.Conn, addr, node string, peer protocol.Peer) *client {
 	c := &client{addr: addr, link: newLink(conn, idleLimit), peer: peer, rows: tableOf(peerRows())}
+	c.cancels.link = c.link
 	c.lane = newLane()
 	c.calls = newCalls(c.link.ctx, c.link, newWorkers(0), maxPeerCalls, maxPeerCalls, nil)
 	if len(node) <= maxNode {
@@ -72,6 +75,10 @@ func (c *client) Alive() bool {
 func (c *client) request(f *Frame, _ *lease) {
 	row := c.rows[protocol.Code(f.Code)]
 	switch {
+	case f.Code == int32(codeOurs):
+		c.cancels.known()
+	case f.Code == int32(codeCancel):
+		c.serving.cancel(f)
 	case c.peer == nil || row == nil:
 		refuse(c.link, f, protocol.RequestCodeNotSupported, " request type %d not supported", f.Code)
 	case f.Oneway():
@@ -82,8 +89,11 @@ func (c *client) request(f *Frame, _ *lease) {
 			refuse(c.link, f, protocol.SystemBusy, "[OVERLOAD] %d requests are being answered", maxPeerCalls)
 			return
 		}
-		until := f.until()
-		c.calls.run(task{place: p, after: c.lane.last, serve: func(ctx context.Context) *Frame { return serveUntil(ctx, until, row, c.peer, site{}, f) }})
+		own := c.serving.begin(c.calls.ctx, f.Opaque, f.until())
+		c.calls.run(task{place: p, after: c.lane.last, serve: func(context.Context) *Frame {
+			defer c.serving.end(own)
+			return serveAlive(&own.Context, row, c.peer, site{}, f)
+		}})
 	}
 }
 
@@ -122,6 +132,9 @@ func call[S, Q, R any](c *client, ctx context.Context, cmd *command[S, Q, R], q 
 		return nil, errLost(c.addr, c.whyEnded())
 	case err != nil:
 		c.link.forget(opaque)
+		if !errors.Is(err, context.DeadlineExceeded) { // of a deadline the server has been told
+			c.cancels.cancel(opaque)
+		}
 		return nil, errUnanswered(c.addr, time.Since(start), err)
 	}
 	r, err := cmd.read(got)
@@ -137,7 +150,8 @@ func call[S, Q, R any](c *client, ctx context.Context, cmd *command[S, Q, R], q 
 }
 
 // deadlined is a context that is its parent with a deadline, and whose Done
-// costs more than a timer: a deadline.Context.
+// costs more than a timer: a deadline.Context. One that is more than that is its own
+// parent.
 type deadlined interface {
 	context.Context
 	Parent() context.Context
@@ -147,7 +161,7 @@ type deadlined interface {
 func await(ctx context.Context, l *link, answer chan *Frame) (*Frame, error) {
 	var err error
 	var late <-chan time.Time
-	if d, ok := ctx.(deadlined); ok {
+	if d, ok := ctx.(deadlined); ok && d.Parent() != ctx {
 		at, _ := d.Deadline()
 		t := l.timer(time.Until(at))
 		defer l.timers.Put(t)

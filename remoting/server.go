@@ -273,6 +273,7 @@ type session[S serverConn] struct {
 	lane      *lane
 	calls     *calls
 	pulls     *calls
+	serving   serving // of calls and pulls, of a client that is ours
 }
 
 // begin finds out where the session comes from.
@@ -299,6 +300,9 @@ func (s *session[S]) connect(first *Frame) {
 	node := strings.Clone(first.node()) // it outlives the frame
 	s.peer.ours = node != ""
 	s.srv = s.l.connect(protocol.Session{Node: node, Remote: s.remote, Peer: s.peer})
+	if s.peer.ours {
+		_ = s.link.trySend(ownCommand(codeOurs)) // nothing waits to be written before it
+	}
 }
 
 // charge takes the bytes of a large request from what the server has for them.
@@ -314,6 +318,12 @@ func (s *session[S]) request(f *Frame, taken *lease) {
 	}
 	if s.peer.language.Load() != int32(f.Language) {
 		s.peer.language.Store(int32(f.Language))
+	}
+	if f.Code == int32(codeCancel) && s.peer.ours {
+		taken.release()
+		s.serving.cancel(f)
+		s.link.frames.put(f)
+		return
 	}
 	row := s.l.rows[protocol.Code(f.Code)]
 	if row == nil {
@@ -346,7 +356,7 @@ func (s *session[S]) request(f *Frame, taken *lease) {
 		}
 		return
 	}
-	serve := s.serving(row, f) // how long its caller waits counts from now
+	serve := s.serve(s.calls.ctx, row, f) // how long its caller waits counts from now
 	p := s.calls.take()
 	if p == placeNone {
 		taken.release()
@@ -355,11 +365,21 @@ func (s *session[S]) request(f *Frame, taken *lease) {
 	s.calls.run(task{place: p, after: s.lane.last, lease: taken, serve: serve})
 }
 
-// serving serves f when it is its turn, and takes the frame back.
-func (s *session[S]) serving(row row[S], f *Frame) func(context.Context) *Frame {
+// serve serves f under ctx when it is its turn, and takes the frame back. Its caller
+// may cancel it from now on.
+func (s *session[S]) serve(ctx context.Context, row row[S], f *Frame) func(context.Context) *Frame {
 	until := f.until()
-	return func(ctx context.Context) *Frame {
-		answer := serveUntil(ctx, until, row, s.srv, s.at, f)
+	if !s.peer.ours {
+		return func(ctx context.Context) *Frame {
+			answer := serveUntil(ctx, until, row, s.srv, s.at, f)
+			s.link.frames.put(f)
+			return answer
+		}
+	}
+	own := s.serving.begin(ctx, f.Opaque, until)
+	return func(context.Context) *Frame {
+		answer := serveAlive(&own.Context, row, s.srv, s.at, f)
+		s.serving.end(own)
 		s.link.frames.put(f)
 		return answer
 	}
@@ -377,7 +397,7 @@ func (s *session[S]) pull(row row[S], f *Frame) {
 	}
 	p := s.pulls.try()
 	if p != placeFull && p != placeBusy {
-		s.pulls.run(task{place: p, after: s.lane.last, held: held, serve: s.serving(row, f)})
+		s.pulls.run(task{place: p, after: s.lane.last, held: held, serve: s.serve(s.pulls.ctx, row, f)})
 		// Nothing bounds how many pulls look for messages before they are held. So
 		// each does before the next is read, or requests of others would queue
 		// behind thousands.
@@ -510,6 +530,9 @@ func askPeer[Q, R any](p *peer, ctx context.Context, cmd *command[protocol.Peer,
 			return r, err
 		}
 		p.link.forget(f.Opaque)
+		if p.ours && err != errLinkEnded && !errors.Is(err, context.DeadlineExceeded) {
+			p.link.sayCancelled(f.Opaque)
+		}
 	}
 	if err == errLinkEnded {
 		return nil, protocol.Errorf(protocol.SystemError, "client %s is not online", p.remote)
