@@ -133,5 +133,6 @@ func (l *link) sayCancelled(opaque int32) {
 	f := ownCommand(codeCancel)
 	f.Ext = Fields{{fieldOpaque, strconv.Itoa(int(opaque))}}
 	l.mu.Lock()
-	_ = l.addLocked(f, f.size())
+	_ = l.addLocked(f, f.size(), true)
+	l.awake() // the caller has a lock: others write
 }

@@ -72,7 +72,7 @@ func (c *client) Alive() bool {
 }
 
 // request serves a request of the server.
-func (c *client) request(f *Frame, _ *lease) {
+func (c *client) request(f *Frame, _ *lease) bool {
 	row := c.rows[protocol.Code(f.Code)]
 	switch {
 	case f.Code == int32(codeOurs):
@@ -87,7 +87,7 @@ func (c *client) request(f *Frame, _ *lease) {
 		p := c.calls.try()
 		if p == placeFull {
 			refuse(c.link, f, protocol.SystemBusy, "[OVERLOAD] %d requests are being answered", maxPeerCalls)
-			return
+			return true
 		}
 		own := c.serving.begin(c.calls.ctx, f.Opaque, f.until())
 		c.calls.run(task{place: p, after: c.lane.last, serve: func(context.Context) *Frame {
@@ -95,6 +95,7 @@ func (c *client) request(f *Frame, _ *lease) {
 			return serveAlive(&own.Context, row, c.peer, site{}, f)
 		}})
 	}
+	return true
 }
 
 // call carries one request to the server and its answer back. A oneway request
@@ -159,6 +160,13 @@ type deadlined interface {
 
 // await waits for an answer. One that has come counts, whatever has ended since.
 func await(ctx context.Context, l *link, answer chan *Frame) (*Frame, error) {
+	l.lead(answer)
+	select {
+	case f := <-answer:
+		l.answers.Put(answer)
+		return f, nil
+	default:
+	}
 	var err error
 	var late <-chan time.Time
 	if d, ok := ctx.(deadlined); ok && d.Parent() != ctx {

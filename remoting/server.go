@@ -202,7 +202,8 @@ func (l *listener[S]) open(conn net.Conn) {
 	s.lane = newLane()
 	s.calls = newCalls(l.ctx, s.link, l.workers, l.limits.connServed, l.limits.ownServed, l.served)
 	s.pulls = newCalls(s.link.ctx, s.link, l.workers, l.limits.connHeld, l.limits.ownHeld, l.held)
-	s.link.start(service{begin: s.begin, charge: s.charge, request: s.request, done: s.end})
+	s.here = newHere()
+	s.link.start(service{begin: s.begin, charge: s.charge, request: s.request, late: func() { s.here.took(overdue) }, done: s.end})
 }
 
 // evict ends the oldest session of which no whole frame has come. It is false
@@ -267,13 +268,14 @@ type session[S serverConn] struct {
 	remote    netip.AddrPort // where it comes from; set by begin
 	peer      *peer          // set by begin
 	srv       S
-	connected bool // there is an srv; of the reading goroutine
+	connected bool // there is an srv; of who has the right to read
 	evicted   bool // guarded by l.mu
 	at        site
 	lane      *lane
 	calls     *calls
 	pulls     *calls
 	serving   serving // of calls and pulls, of a client that is ours
+	here      here    // of who has the right to read
 }
 
 // begin finds out where the session comes from.
@@ -311,10 +313,10 @@ func (s *session[S]) charge(size int) (*lease, error) {
 }
 
 // request serves a request, or sees to it.
-func (s *session[S]) request(f *Frame, taken *lease) {
+func (s *session[S]) request(f *Frame, taken *lease) bool {
 	if s.link.leaving.Load() { // nobody could be told
 		taken.release()
-		return
+		return true
 	}
 	if s.peer.language.Load() != int32(f.Language) {
 		s.peer.language.Store(int32(f.Language))
@@ -323,13 +325,13 @@ func (s *session[S]) request(f *Frame, taken *lease) {
 		taken.release()
 		s.serving.cancel(f)
 		s.link.frames.put(f)
-		return
+		return true
 	}
 	row := s.l.rows[protocol.Code(f.Code)]
 	if row == nil {
 		taken.release()
 		refuse(s.link, f, protocol.RequestCodeNotSupported, " request type %d not supported", f.Code)
-		return
+		return true
 	}
 	s.connect(f)
 	switch f.Code {
@@ -337,7 +339,7 @@ func (s *session[S]) request(f *Frame, taken *lease) {
 		taken.release()
 		f.Body = nil // nothing was asked by it
 		s.pull(row, f)
-		return
+		return true
 	}
 	f.decoding = s.l.decoding
 	// What a client has asked for before it went is done: unlike a pull it is not
@@ -349,20 +351,25 @@ func (s *session[S]) request(f *Frame, taken *lease) {
 			answer := row.serve(s.l.ctx, s.srv, s.at, f)
 			s.link.frames.put(f)
 			if answer != nil {
-				s.calls.answer(answer)
+				s.calls.answer(answer, false)
 			}
 		}) {
 			taken.release()
 		}
-		return
+		return true
 	}
 	serve := s.serve(s.calls.ctx, row, f) // how long its caller waits counts from now
 	p := s.calls.take()
 	if p == placeNone {
 		taken.release()
-		return
+		return true
 	}
-	s.calls.run(task{place: p, after: s.lane.last, lease: taken, serve: serve})
+	t := task{place: p, after: s.lane.last, lease: taken, serve: serve}
+	if s.here.may() && s.calls.served.Load() == 1 && t.ready() {
+		return s.serveHere(t)
+	}
+	s.calls.run(t)
+	return true
 }
 
 // serve serves f under ctx when it is its turn, and takes the frame back. Its caller
