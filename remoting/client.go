@@ -23,6 +23,10 @@ type client struct {
 	peer protocol.Peer // nil: requests of the server are refused
 	rows table[protocol.Peer]
 
+	// The commands that are called most, made once.
+	send *command[protocol.BrokerConn, protocol.SendMessageRequest, protocol.SendMessageResponse]
+	pull *command[protocol.BrokerConn, protocol.PullMessageRequest, protocol.PullMessageResponse]
+
 	lane    *lane
 	calls   *calls
 	cancels cancels
@@ -31,7 +35,7 @@ type client struct {
 
 // newClient serves conn, which node has dialled as addr, until it ends or Close.
 func newClient(conn net.Conn, addr, node string, peer protocol.Peer) *client {
-	c := &client{addr: addr, link: newLink(conn, idleLimit), peer: peer, rows: tableOf(peerRows())}
+	c := &client{addr: addr, link: newLink(conn, idleLimit), peer: peer, rows: tableOf(peerRows()), send: sendMessage(), pull: pullMessage()}
 	c.cancels.link = c.link
 	c.lane = newLane()
 	c.calls = newCalls(c.link.ctx, c.link, newWorkers(0), maxPeerCalls, maxPeerCalls, nil)
@@ -140,12 +144,14 @@ func call[S, Q, R any](c *client, ctx context.Context, cmd *command[S, Q, R], q 
 	}
 	r, err := cmd.read(got)
 	c.link.frames.put(got)
-	var e *protocol.Error
-	if err != nil && !errors.As(err, &e) {
-		return nil, errUnreadable(c.addr, cmd.name, err)
-	}
-	if e != nil && e.Broker == "" {
-		e.Broker = c.addr
+	if err != nil {
+		var e *protocol.Error
+		if !errors.As(err, &e) {
+			return nil, errUnreadable(c.addr, cmd.name, err)
+		}
+		if e.Broker == "" {
+			e.Broker = c.addr
+		}
 	}
 	return r, err
 }

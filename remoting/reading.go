@@ -133,7 +133,7 @@ func (l *link) next(charge func(int) (*lease, error)) (f *Frame, taken *lease, e
 	l.large = nil
 	if err == nil {
 		f = l.frames.get()
-		err = f.parse(b)
+		err = f.parse(b, true)
 	}
 	if err != nil {
 		taken.release()
@@ -170,7 +170,7 @@ func (l *link) small() (*Frame, error) {
 		return nil, err
 	}
 	f := l.frames.get()
-	if err := f.parse(bytes.Clone(b[4:])); err != nil {
+	if err := f.parse(bytes.Clone(b[4:]), true); err != nil {
 		return nil, err
 	}
 	_, err = l.in.Discard(4 + n)
