@@ -59,7 +59,7 @@ func (f *Frame) until() time.Time {
 // zero. What has not begun by then is not served at all.
 func serveUntil[S any](ctx context.Context, until time.Time, row row[S], srv S, at site, f *Frame) *Frame {
 	if until.IsZero() {
-		return row.serve(ctx, srv, at, f)
+		return serveAlive(ctx, row, srv, at, f)
 	}
 	var own deadline.Context
 	own.Set(ctx, until)

@@ -74,6 +74,7 @@ type listener[S serverConn] struct {
 	heldBytes *semaphore.Weighted
 	large     *budget
 	decoding  chan struct{} // a place for each large body that is being read
+	turns     chan struct{} // a place for each connection with more pulls than one whose pull is begun
 	asks      chan struct{} // a place for each question to a client whose answer is awaited
 	workers   *workers
 	answers   backlog
@@ -95,7 +96,7 @@ func serve[S serverConn](ln net.Listener, addr string, at site, rows []row[S], c
 	l := &listener[S]{
 		addr: addr, at: at, connect: connect, rows: tableOf(rows), secure: secure, limits: lim, net: ln,
 		served: make(chan struct{}, lim.served), held: make(chan struct{}, lim.held), heldBytes: semaphore.NewWeighted(lim.heldBytes),
-		large: newBudget(lim.large), decoding: make(chan struct{}, lim.decoders), asks: make(chan struct{}, lim.asks), workers: newWorkers(idleWorkers),
+		large: newBudget(lim.large), decoding: make(chan struct{}, lim.decoders), turns: make(chan struct{}, runtime.GOMAXPROCS(0)), asks: make(chan struct{}, lim.asks), workers: newWorkers(idleWorkers),
 		sessions: make(map[*session[S]]struct{}),
 	}
 	l.answers.most, l.answers.cut = lim.answers, l.cutSlowest
@@ -394,6 +395,7 @@ func (s *session[S]) serve(ctx context.Context, row row[S], f *Frame) func(conte
 
 // pull serves a pull, which may be held for long.
 func (s *session[S]) pull(row row[S], f *Frame) {
+	s.link.awaitRoom() // nothing is made ready for a client that does not read
 	var held func()
 	if size := int64(f.size()); size > smallFrame {
 		if !s.l.heldBytes.TryAcquire(size) {
@@ -404,10 +406,15 @@ func (s *session[S]) pull(row row[S], f *Frame) {
 	}
 	p := s.pulls.try()
 	if p != placeFull && p != placeBusy {
-		s.pulls.run(task{place: p, after: s.lane.last, held: held, serve: s.serve(s.pulls.ctx, row, f)})
 		// Nothing bounds how many pulls look for messages before they are held. So
-		// each does before the next is read, or requests of others would queue
+		// each does before the next is read, and of connections that have asked for
+		// more already only some go on at a time: requests of others would queue
 		// behind thousands.
+		if s.link.in.Buffered() > 0 {
+			s.l.turns <- struct{}{} // whoever has one waits for nothing
+			defer func() { <-s.l.turns }()
+		}
+		s.pulls.run(task{place: p, after: s.lane.last, held: held, serve: s.serve(s.pulls.ctx, row, f)})
 		runtime.Gosched()
 		return
 	}

@@ -21,6 +21,16 @@ func (l *link) later(ctx context.Context, f *Frame) error { return l.add(ctx, f,
 func (l *link) add(ctx context.Context, f *Frame, later bool) error {
 	size := f.size()
 	l.mu.Lock()
+	if err := l.roomLocked(ctx, size); err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	return l.addLocked(f, size, later)
+}
+
+// roomLocked waits, unlocked, until there is room for a frame, or nothing is written
+// any more. Meanwhile size bytes of the caller's count as waiting, too.
+func (l *link) roomLocked(ctx context.Context, size int) error {
 	for !l.over && !l.last && !l.deaf && len(l.out) > maxPending {
 		if l.room == nil {
 			l.room = make(chan struct{})
@@ -44,11 +54,17 @@ func (l *link) add(ctx context.Context, f *Frame, later bool) error {
 		l.blocked -= size
 		if err != nil {
 			l.countLocked()
-			l.mu.Unlock()
 			return err
 		}
 	}
-	return l.addLocked(f, size, later)
+	return nil
+}
+
+// awaitRoom waits until whoever answers would not have to wait, or the link is over.
+func (l *link) awaitRoom() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.roomLocked(l.ctx, 0) // it fails when the link is over
 }
 
 // errNotRead is the end of a side that does not read what it lets come.
