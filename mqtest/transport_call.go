@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +56,7 @@ func callCases() []transportCase {
 		}},
 		{"a deadline ends the call with an unknown outcome, and what serves it", func(t *transportTest) {
 			w := t.stubWorld()
-			begun, ended := w.hold()
+			begun, ended := w.hold("PullMessage")
 			ctx, cancel := t.within(300 * time.Millisecond)
 			defer cancel()
 			_, err := pull(ctx, w.conn)
@@ -64,18 +65,63 @@ func callCases() []transportCase {
 			t.is(await(t, ended, "the end of the handler's ctx"), "the handler's ctx", context.DeadlineExceeded)
 			w.ping(w.conn) // the connection is none the worse for it
 		}},
-		{"a cancelled call has an unknown outcome", func(t *transportTest) {
+		{"a cancelled call has an unknown outcome, and what serves it ends", func(t *transportTest) {
 			w := t.stubWorld()
-			begun, ended := w.hold()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			called := beside(func() (*protocol.PullMessageResponse, error) { return pull(ctx, w.conn) })
-			await(t, begun, "the request at the server")
-			cancel()
-			t.unknownOutcome(await(t, called, "the end of the call").err, "after the cancel", context.Canceled)
+			begun, ended := w.hold("PullMessage", "SendMessage", "GetMaxOffset")
+			calls := []func(context.Context) error{
+				func(ctx context.Context) error { _, err := pull(ctx, w.conn); return err }, // the first of the connection
+				func(ctx context.Context) error {
+					_, err := w.conn.SendMessage(ctx, &protocol.SendMessageRequest{ProducerGroup: "P", Topic: "T", BornTime: time.UnixMilli(1)})
+					return err
+				},
+				func(ctx context.Context) error {
+					_, err := w.conn.GetMaxOffset(ctx, &protocol.GetMaxOffsetRequest{Topic: "T"})
+					return err
+				},
+			}
+			for _, call := range slices.Concat(calls, calls) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				called := beside(func() (struct{}, error) { return struct{}{}, call(ctx) })
+				await(t, begun, "the request at the server")
+				cancel()
+				t.unknownOutcome(await(t, called, "the end of the call").err, "after the cancel", context.Canceled)
+				t.is(await(t, ended, "the end of the handler's ctx"), "the handler's ctx", context.Canceled)
+			}
 			w.ping(w.conn)
+		}},
+		{"a cancelled call ends nothing else", func(t *transportTest) {
+			w := t.stubWorld()
+			begun, ended := w.hold("PullMessage")
+			const calls = 20
+			var cancels [calls]context.CancelFunc
+			var pulls [calls]<-chan result[*protocol.PullMessageResponse]
+			for i := range calls {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				cancels[i] = cancel
+				pulls[i] = beside(func() (*protocol.PullMessageResponse, error) { return pull(ctx, w.conn) })
+				await(t, begun, "a pull at the server")
+			}
+			other := w.dial("other")
+			kept := beside(func() (*protocol.PullMessageResponse, error) { return pull(t.Context(), other) })
+			await(t, begun, "a pull of another client at the server")
+			for i := 0; i < calls; i += 2 {
+				cancels[i]()
+				t.unknownOutcome(await(t, pulls[i], "the end of a call").err, "after the cancel", context.Canceled)
+				await(t, ended, "the end of its handler's ctx")
+				w.ping(w.conn)
+			}
+			if n := len(ended); n > 0 {
+				t.Errorf("%d handlers ended without a cancel", n)
+			}
 			t.ok(w.conn.Close(), "close")
-			await(t, ended, "the end of the handler's ctx") // with the session, if not before
+			for i := 1; i < calls; i += 2 {
+				t.unknownOutcome(await(t, pulls[i], "the end of a call").err, "after the close")
+				await(t, ended, "the end of its handler's ctx")
+			}
+			t.ok(other.Close(), "close")
+			await(t, kept, "the end of the other client's call")
 		}},
 		{"a call whose ctx has ended is not sent", func(t *transportTest) {
 			w := t.stubWorld()

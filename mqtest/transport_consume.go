@@ -229,6 +229,19 @@ func pollCases() []transportCase {
 				t.equal("the bounds", []int64{0, 20}, []int64{r.MinOffset, r.MaxOffset})
 			}
 		}},
+		{"a pull that nobody waits for any more is not held any longer", func(t *transportTest) {
+			timings := Fast()
+			timings.PullSuspend, timings.PullExpire = time.Hour, 2*time.Hour
+			c := t.cluster(pocketmq.ClusterConfig{Topics: map[string]int{"T": 4, "U": 2}, Timings: timings})
+			var in inbox
+			co := t.consumer(c, pocketmq.ConsumerConfig{Group: "G", Handler: in.handler("c"), Subscriptions: map[string]pocketmq.Filter{"T": {}, "U": {}}})
+			held := func(n int) func() bool {
+				return func() bool { return c.Broker("broker-a", 0).Status().HeldPulls == n }
+			}
+			t.poll("a pull of each queue, and of that of the retry topic", held(7))
+			t.ok(co.Unsubscribe(t.Context(), "T"), "unsubscribe")
+			t.poll("pulls of the other queues only", held(3))
+		}},
 		{"a held pull is answered by the next message", func(t *transportTest) {
 			c := t.cluster(pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 			p := t.producer(c, pocketmq.ProducerConfig{})

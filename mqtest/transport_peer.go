@@ -48,24 +48,33 @@ func peerCases() []transportCase {
 				t.Errorf("the error is %#v", err)
 			}
 		}},
-		{"a question to a client ends with the ctx of the server", func(t *transportTest) {
+		{"a question to a client ends with the ctx of the server, and so does what answers it", func(t *transportTest) {
 			w := t.stubWorld()
-			asked, release := make(chan struct{}, 1), make(chan struct{})
+			asked, ended := make(chan struct{}, 1), make(chan error, 1)
 			w.peer.running = func(ctx context.Context) (*protocol.GetConsumerRunningInfoResponse, error) {
 				asked <- struct{}{}
-				select {
-				case <-ctx.Done():
-				case <-release:
-				}
+				<-ctx.Done()
+				ended <- ctx.Err()
 				return nil, ctx.Err()
 			}
 			s := w.ping(w.conn)
-			ctx, cancel := t.within(100 * time.Millisecond)
-			defer cancel()
-			_, err := s.Peer.GetConsumerRunningInfo(ctx, ask)
+			late, cancelLate := t.within(100 * time.Millisecond)
+			defer cancelLate()
+			_, err := s.Peer.GetConsumerRunningInfo(late, ask)
 			t.is(err, "the question", context.DeadlineExceeded)
 			await(t, asked, "the question at the client")
-			close(release)
+			t.is(await(t, ended, "the end of the client's ctx"), "the client's ctx", context.DeadlineExceeded)
+
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			called := beside(func() (*protocol.GetConsumerRunningInfoResponse, error) {
+				return s.Peer.GetConsumerRunningInfo(ctx, ask)
+			})
+			await(t, asked, "the question at the client")
+			cancel()
+			t.is(await(t, called, "the end of the question").err, "the question", context.Canceled)
+			t.is(await(t, ended, "the end of the client's ctx"), "the client's ctx", context.Canceled)
+			w.ping(w.conn)
 		}},
 		{"a client that is gone, or wants no calls, answers with an error", func(t *transportTest) {
 			w := t.stubWorld()

@@ -11,7 +11,7 @@ func sessionCases() []transportCase {
 	return []transportCase{
 		{"a client that closes is gone at once, with what it waited for", func(t *transportTest) {
 			w := t.stubWorld()
-			begun, ended := w.hold()
+			begun, ended := w.hold("PullMessage")
 			called := beside(func() (*protocol.PullMessageResponse, error) { return pull(t.Context(), w.conn) })
 			s := await(t, begun, "the request at the server")
 			t.ok(w.conn.Close(), "close")

@@ -2,6 +2,7 @@ package mqtest
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -148,12 +149,12 @@ func (w *stubWorld) ping(conn protocol.BrokerConn) *stubSession {
 	return await(w.transportTest, w.pinged, "the request")
 }
 
-// hold makes the stub hold pulls until their ctx ends. begun tells of each that is
-// held, ended of the error that its ctx ended with.
-func (w *stubWorld) hold() (begun chan *stubSession, ended chan error) {
+// hold makes the stub hold requests to some methods until their ctx ends. begun tells
+// of each that is held, ended of the error that its ctx ended with.
+func (w *stubWorld) hold(methods ...string) (begun chan *stubSession, ended chan error) {
 	begun, ended = make(chan *stubSession, 1024), make(chan error, 1024)
 	w.serve = func(ctx context.Context, s *stubSession, method string, _ any) (any, error) {
-		if method != "PullMessage" {
+		if !slices.Contains(methods, method) {
 			return nil, nil
 		}
 		begun <- s

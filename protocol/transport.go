@@ -12,6 +12,10 @@ import (
 // Transport is the one boundary between members of a cluster. Everything that
 // crosses it goes through the services of this package. Safe for concurrent
 // use.
+//
+// A call returns as soon as its ctx ends, with ErrUnknownOutcome if it was under way.
+// The ctx of the handler ends then, too, and for the same reason: at its caller's
+// deadline, or when that cancels.
 type Transport interface {
 	// ListenNameServer serves s on l.Addr until the Listener is closed. It does
 	// not wait for anybody. Nobody is told where name servers are, so one may

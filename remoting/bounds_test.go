@@ -442,3 +442,33 @@ func TestBodiesHaveBounds(t *testing.T) {
 	_, err = ParseBody([]byte(strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth)))
 	assert.NoError(t, err)
 }
+
+func TestNoPullIsBegunForAClientThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 100
+		record := make([]byte, 100<<10)
+		record[1], record[2] = 0x01, 0x90
+		var begun atomic.Int64
+		lis, raw := limited(t, &fakeBroker{pull: func(context.Context, *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
+			begun.Add(1)
+			return &protocol.PullMessageResponse{Records: [][]byte{record}}, nil
+		}}, func(*limits) {})
+		conn := raw()
+		write(t, conn, manyOf(pullMessage().request(&protocol.PullMessageRequest{Group: "G", Topic: "T"}), many)...)
+		synctest.Wait()
+		assert.LessOrEqual(t, begun.Load(), int64(2*(maxPending/len(record)+2)), "what is written, and what waits")
+		for range many {
+			f, err := Read(conn)
+			require.NoError(t, err)
+			require.Len(t, f.Body, len(record))
+		}
+		assert.EqualValues(t, many, begun.Load(), "one that reads late gets all")
+
+		write(t, conn, manyOf(pullMessage().request(&protocol.PullMessageRequest{Group: "G", Topic: "T"}), many)...)
+		synctest.Wait()
+		require.NoError(t, conn.Close())
+		synctest.Wait()
+		assert.Empty(t, lis.openSessions(), "the end is noticed by the write")
+		require.NoError(t, lis.Close())
+	})
+}

@@ -23,13 +23,20 @@ type client struct {
 	peer protocol.Peer // nil: requests of the server are refused
 	rows table[protocol.Peer]
 
-	lane  *lane
-	calls *calls
+	// The commands that are called most, made once.
+	send *command[protocol.BrokerConn, protocol.SendMessageRequest, protocol.SendMessageResponse]
+	pull *command[protocol.BrokerConn, protocol.PullMessageRequest, protocol.PullMessageResponse]
+
+	lane    *lane
+	calls   *calls
+	cancels cancels
+	serving serving // of calls
 }
 
 // newClient serves conn, which node has dialled as addr, until it ends or Close.
 func newClient(conn net.Conn, addr, node string, peer protocol.Peer) *client {
-	c := &client{addr: addr, link: newLink(conn, idleLimit), peer: peer, rows: tableOf(peerRows())}
+	c := &client{addr: addr, link: newLink(conn, idleLimit), peer: peer, rows: tableOf(peerRows()), send: sendMessage(), pull: pullMessage()}
+	c.cancels.link = c.link
 	c.lane = newLane()
 	c.calls = newCalls(c.link.ctx, c.link, newWorkers(0), maxPeerCalls, maxPeerCalls, nil)
 	if len(node) <= maxNode {
@@ -69,9 +76,13 @@ func (c *client) Alive() bool {
 }
 
 // request serves a request of the server.
-func (c *client) request(f *Frame, _ *lease) {
+func (c *client) request(f *Frame, _ *lease) bool {
 	row := c.rows[protocol.Code(f.Code)]
 	switch {
+	case f.Code == int32(codeOurs):
+		c.cancels.known()
+	case f.Code == int32(codeCancel):
+		c.serving.cancel(f)
 	case c.peer == nil || row == nil:
 		refuse(c.link, f, protocol.RequestCodeNotSupported, " request type %d not supported", f.Code)
 	case f.Oneway():
@@ -80,11 +91,15 @@ func (c *client) request(f *Frame, _ *lease) {
 		p := c.calls.try()
 		if p == placeFull {
 			refuse(c.link, f, protocol.SystemBusy, "[OVERLOAD] %d requests are being answered", maxPeerCalls)
-			return
+			return true
 		}
-		until := f.until()
-		c.calls.run(task{place: p, after: c.lane.last, serve: func(ctx context.Context) *Frame { return serveUntil(ctx, until, row, c.peer, site{}, f) }})
+		own := c.serving.begin(c.calls.ctx, f.Opaque, f.until())
+		c.calls.run(task{place: p, after: c.lane.last, serve: func(context.Context) *Frame {
+			defer c.serving.end(own)
+			return serveAlive(&own.Context, row, c.peer, site{}, f)
+		}})
 	}
+	return true
 }
 
 // call carries one request to the server and its answer back. A oneway request
@@ -122,22 +137,28 @@ func call[S, Q, R any](c *client, ctx context.Context, cmd *command[S, Q, R], q 
 		return nil, errLost(c.addr, c.whyEnded())
 	case err != nil:
 		c.link.forget(opaque)
+		if !errors.Is(err, context.DeadlineExceeded) { // of a deadline the server has been told
+			c.cancels.cancel(opaque)
+		}
 		return nil, errUnanswered(c.addr, time.Since(start), err)
 	}
 	r, err := cmd.read(got)
 	c.link.frames.put(got)
-	var e *protocol.Error
-	if err != nil && !errors.As(err, &e) {
-		return nil, errUnreadable(c.addr, cmd.name, err)
-	}
-	if e != nil && e.Broker == "" {
-		e.Broker = c.addr
+	if err != nil {
+		var e *protocol.Error
+		if !errors.As(err, &e) {
+			return nil, errUnreadable(c.addr, cmd.name, err)
+		}
+		if e.Broker == "" {
+			e.Broker = c.addr
+		}
 	}
 	return r, err
 }
 
 // deadlined is a context that is its parent with a deadline, and whose Done
-// costs more than a timer: a deadline.Context.
+// costs more than a timer: a deadline.Context. One that is more than that is its own
+// parent.
 type deadlined interface {
 	context.Context
 	Parent() context.Context
@@ -145,9 +166,16 @@ type deadlined interface {
 
 // await waits for an answer. One that has come counts, whatever has ended since.
 func await(ctx context.Context, l *link, answer chan *Frame) (*Frame, error) {
+	l.lead(answer)
+	select {
+	case f := <-answer:
+		l.answers.Put(answer)
+		return f, nil
+	default:
+	}
 	var err error
 	var late <-chan time.Time
-	if d, ok := ctx.(deadlined); ok {
+	if d, ok := ctx.(deadlined); ok && d.Parent() != ctx {
 		at, _ := d.Deadline()
 		t := l.timer(time.Until(at))
 		defer l.timers.Put(t)

@@ -12,11 +12,11 @@ type brokerClient struct{ *client }
 var _ protocol.BrokerConn = brokerClient{}
 
 func (c brokerClient) SendMessage(ctx context.Context, q *protocol.SendMessageRequest) (*protocol.SendMessageResponse, error) {
-	return call(c.client, ctx, sendMessage(), q)
+	return call(c.client, ctx, c.send, q)
 }
 
 func (c brokerClient) PullMessage(ctx context.Context, q *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
-	return call(c.client, ctx, pullMessage(), q)
+	return call(c.client, ctx, c.pull, q)
 }
 
 func (c brokerClient) Heartbeat(ctx context.Context, q *protocol.HeartbeatRequest) (*protocol.HeartbeatResponse, error) {

@@ -22,4 +22,12 @@
 //	          request of a connection only
 //	pmq.left  how many milliseconds longer the caller waits for the answer; in
 //	          requests whose ctx has a deadline. The handler's ctx ends then
+//
+// A server says to whoever has named itself that it knows the following command,
+// oneway, with code 31001. From then on either side says with code 31002, oneway,
+// that it does not wait for an answer any more, and the handler's ctx ends:
+//
+//	pmq.opaque  the id of the request that nobody waits for
+//
+// So servers and clients of RocketMQ get neither.
 package remoting

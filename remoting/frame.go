@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unsafe"
 
 	"github.com/pocketmq/pocketmq/protocol"
 )
@@ -175,14 +176,16 @@ func splitHead(b []byte, size int) (form Serialize, head int, err error) {
 // else is copied.
 func Parse(b []byte) (*Frame, error) {
 	f := new(Frame)
-	if err := f.parse(b); err != nil {
+	if err := f.parse(b, false); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// parse is Parse into an empty frame.
-func (f *Frame) parse(b []byte) error {
+// parse is Parse into an empty frame. With own set nobody else has b, nor ever
+// writes what lies before the body: the texts of a small frame are then parts of b,
+// too.
+func (f *Frame) parse(b []byte, own bool) error {
 	if len(b) < 4 {
 		return badFrame("%d bytes", len(b))
 	}
@@ -191,7 +194,13 @@ func (f *Frame) parse(b []byte) error {
 		return err
 	}
 	f.Serialize = form
-	switch text := string(b[4 : 4+head]); form {
+	var text string
+	if own && len(b) <= smallFrame {
+		text = unsafe.String(unsafe.SliceData(b[4:]), head)
+	} else {
+		text = string(b[4 : 4+head])
+	}
+	switch form {
 	case JSON:
 		err = f.parseJSON(text)
 	case Binary:

@@ -144,3 +144,25 @@ func FuzzFrame(f *testing.F) {
 		require.Equal(t, again, once, "what was written once reads as what it was")
 	})
 }
+
+func TestTextsOfASmallFrameAreItsBytes(t *testing.T) {
+	for _, form := range []Serialize{JSON, Binary} {
+		for _, size := range []int{0, 1, 100, smallFrame - 200, smallFrame, piece} {
+			f := &Frame{Code: 310, Serialize: form, Remark: "r", Ext: Fields{{"a", "first"}, {"b", ""}, {"A", "no letter"}, {"a", "last"}}, Body: make([]byte, size)}
+			wire, err := f.Append(nil)
+			require.NoError(t, err)
+			want, err := Parse(wire[4:])
+			require.NoError(t, err)
+			var got Frame
+			require.NoError(t, got.parse(bytes.Clone(wire[4:]), true))
+			assert.Equal(t, want, &got)
+			h, lettered := got.header(), got.lettered()
+			for _, name := range []string{"a", "b", "c", "z", "A", "{", "", "aa"} {
+				value, ok := h.get(name)
+				have, known := lettered.get(name)
+				assert.Equal(t, value, have, name)
+				assert.Equal(t, ok, known, name)
+			}
+		}
+	}
+}

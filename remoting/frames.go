@@ -8,12 +8,13 @@ type frames struct{ pool sync.Pool }
 
 // get returns an empty frame.
 func (p *frames) get() *Frame {
-	if p != nil {
-		if f, ok := p.pool.Get().(*Frame); ok {
-			return f
-		}
+	if p == nil {
+		return new(Frame)
 	}
-	return new(Frame)
+	if f, ok := p.pool.Get().(*Frame); ok {
+		return f
+	}
+	return &Frame{Ext: make(Fields, 0, usualFields)}
 }
 
 // put takes a frame back: nobody may use it any more. Its texts and its body

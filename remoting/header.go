@@ -21,6 +21,34 @@ var errBadHeader = errors.New("bad header")
 type header struct {
 	fields Fields
 	err    error
+
+	// at has 1 + the place in fields of the last one whose name is a letter, if
+	// letters is set: a send has many of these.
+	letters bool
+	at      [26]uint16
+}
+
+// get is fields.Get.
+func (h *header) get(name string) (value string, ok bool) {
+	if !h.letters || len(name) != 1 || name[0]-'a' >= byte(len(h.at)) {
+		return h.fields.Get(name)
+	}
+	i := h.at[name[0]-'a']
+	if i == 0 {
+		return "", false
+	}
+	return h.fields[i-1].Value, true
+}
+
+// lettered is header for a command whose fields have letters as names.
+func (f *Frame) lettered() (h header) {
+	h.fields, h.letters = f.Ext, true
+	for i, x := range f.Ext {
+		if len(x.Name) == 1 && x.Name[0]-'a' < byte(len(h.at)) {
+			h.at[x.Name[0]-'a'] = uint16(i + 1)
+		}
+	}
+	return h
 }
 
 func (h *header) fail(format string, args ...any) {
@@ -31,14 +59,14 @@ func (h *header) fail(format string, args ...any) {
 
 // text returns a field that may be absent, which is the same as empty.
 func (h *header) text(name string) string {
-	value, _ := h.fields.Get(name)
+	value, _ := h.get(name)
 	return value
 }
 
 // must returns a field that has to be there. An empty one is there: whoever
 // serves the command knows better what to say about a blank name.
 func (h *header) must(name string) string {
-	value, ok := h.fields.Get(name)
+	value, ok := h.get(name)
 	if !ok {
 		h.fail("the field %s is missing", name)
 	}

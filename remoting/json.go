@@ -9,7 +9,7 @@ import (
 // Fields of a frame: at most, and of most.
 const (
 	maxFields   = 4096
-	usualFields = 14
+	usualFields = 16
 )
 
 // appendJSON appends the header as JSON, with the members in the order of

@@ -5,17 +5,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
-	"io"
 	"net"
 	"os"
-	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/pocketmq/pocketmq/protocol"
 )
 
 // Bounds of one connection.
@@ -42,7 +36,8 @@ const (
 var errLinkEnded = errors.New("connection over")
 
 // link is one connection: frames in both directions, each side with ids of its
-// own. Two goroutines serve it, read and write; end ends them, wait joins them.
+// own. One goroutine reads, see right, one writes what others do not write
+// themselves; end ends them, wait joins them.
 type link struct {
 	conn    net.Conn
 	stream  net.Conn // conn, or TLS over it; fixed before the first frame
@@ -52,16 +47,23 @@ type link struct {
 	begun   time.Time
 	heard   atomic.Bool // a whole frame has come
 
-	// Of the reading goroutine.
+	// Of who has the right to read.
+	right   right
 	in      *bufio.Reader
-	hurried bool   // a deadline is one, however short the link was idle
-	large   *lease // of the large frame that is being read
+	hurried bool          // a deadline is one, however short the link was idle
+	large   *lease        // of the large frame that is being read
+	unsaid  int           // frames that later has added: they are written before more is read
+	only    bool          // nobody waited for another answer than the last one that came
+	onlyAt  time.Duration // when that came, since begun
+	soon    int           // answers in a row that came soon after the one before, and nobody else waited
 
 	ctx    context.Context // ended by end
 	cancel context.CancelFunc
 	wake   chan struct{} // capacity 1: out has bytes; a second signal would say no more
 
-	backlog *backlog // of a server's links; nil: nobody counts
+	service service
+	backlog *backlog    // of a server's links; nil: nobody counts
+	direct  nonblocking // nil: only the writing goroutine writes
 
 	mu         sync.Mutex // guards what follows; never held during a read or a write
 	over       bool
@@ -71,6 +73,9 @@ type link struct {
 	goodbye    time.Time     // and by then; set with last
 	deaf       bool          // the other side takes nothing more: nothing is written
 	out        []byte        // frames that wait to be written
+	added      int           // how many these are
+	single     int           // writes in a row that had one frame each
+	spare      []byte        // for the next out
 	writing    int           // bytes that are being written
 	since      time.Time     // when that began
 	room       chan struct{} // closed and replaced when out was taken; nil while nobody waits
@@ -93,95 +98,21 @@ func newLink(conn net.Conn, idle time.Duration) *link {
 		l.conn = secured.NetConn()
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.direct = directOf(conn)
 	l.in = bufio.NewReaderSize(idleReader{l}, firstBuffer)
 	return l
 }
 
-// service is what a link does for its owner, on the reading goroutine.
+// service is what a link does for its owner, called by who has the right to read.
 type service struct {
-	begin   func() error                   // before the first frame; may be nil
-	charge  func(size int) (*lease, error) // before a large frame is read to its end; nil: it always may
-	request func(f *Frame, taken *lease)   // a request has come, with what charge took
-	done    func()                         // at last
-}
+	begin  func() error                   // before the first frame; may be nil
+	charge func(size int) (*lease, error) // before a large frame is read to its end; nil: it always may
+	late   func()                         // the last request has lost the right to read; may be nil
+	done   func()                         // at last
 
-// start serves the link until it ends.
-func (l *link) start(s service) {
-	l.loops.Go(func() {
-		defer s.done()
-		l.end(l.read(s))
-	})
-}
-
-// read reads frames until one cannot be, and lets the other goroutine write.
-func (l *link) read(s service) error {
-	if !l.rearm() {
-		return os.ErrDeadlineExceeded
-	}
-	if s.begin != nil {
-		if err := s.begin(); err != nil {
-			return err
-		}
-	}
-	l.loops.Go(func() {
-		if err := l.write(); !l.unheard(err) && !l.linger(err) {
-			l.end(err)
-		}
-	})
-	for {
-		f, taken, err := l.next(s.charge)
-		if err != nil {
-			return err
-		}
-		l.touch()
-		l.heard.Store(true)
-		if f.Response() {
-			if l.backlog != nil && len(f.Body) > maxBodyText { // a server has places for requests, not for answers
-				f.Code, f.Ext, f.Body = int32(protocol.SystemError), nil, nil
-				f.Remark = fmt.Sprintf("the client's answer is larger than the %d bytes that are allowed", maxBodyText)
-			}
-			taken.release()
-			l.answered(f)
-			continue
-		}
-		s.request(f, taken)
-	}
-}
-
-// unheard goes on without writing, after a write that failed because the other
-// side has closed the connection: what it had said before that still lies here to
-// be read, and a server does what was asked of it. The reading goroutine finds the
-// end behind that. It is false for a link that has to end now: that of a client,
-// which asks and needs answers, and one whose other side is only slow.
-func (l *link) unheard(cause error) bool {
-	if l.backlog == nil || cause == nil || errors.Is(cause, os.ErrDeadlineExceeded) {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.deaf, l.out = true, nil
-	if l.room != nil {
-		close(l.room)
-		l.room = nil
-	}
-	l.countLocked()
-	return true
-}
-
-// linger says that nothing follows, and leaves the end of the link to the other
-// side, within the time that finish allows: what is still under way is read. A
-// connection that is closed while something lies unread is reset, and what was sent
-// before and has not arrived is thrown away. It is false for a client when no answer
-// is due, and where a connection cannot be closed in one direction.
-func (l *link) linger(cause error) bool {
-	l.mu.Lock()
-	unanswered, goodbye := l.unanswered, l.goodbye
-	l.mu.Unlock()
-	half, ok := l.conn.(interface{ CloseWrite() error })
-	if cause != nil || goodbye.IsZero() || l.backlog == nil && unanswered <= 0 || !ok {
-		return false
-	}
-	return half.CloseWrite() == nil && l.conn.SetReadDeadline(goodbye) == nil
+	// request serves a request that has come, with what charge took, or sees to it.
+	// It is false when it has lost the right to read.
+	request func(f *Frame, taken *lease) bool
 }
 
 // wait returns when the goroutines have ended, after end.
@@ -204,6 +135,9 @@ func (l *link) end(cause error) {
 	// Without a word of TLS before it, for which a peer that does not read could
 	// make us wait. The link is over: there is nobody to tell of an error.
 	_ = l.conn.Close()
+	if l.right.again() { // nobody reads who could find the end
+		go l.read(nil, nil)
+	}
 }
 
 // why is the cause of the end, and after which time that came.
@@ -248,7 +182,7 @@ func (l *link) touch() { l.active.Store(int64(time.Since(l.begun))) }
 // use makes what crosses the connection cross stream instead, which lies over
 // it. Only before the first frame.
 func (l *link) use(stream net.Conn) {
-	l.stream = stream
+	l.stream, l.direct = stream, nil
 	l.in.Reset(idleReader{l})
 }
 
@@ -265,240 +199,6 @@ func (l *link) within(limit time.Duration, f func() error) error {
 	}
 	if err == nil && !l.rearm() {
 		err = os.ErrDeadlineExceeded
-	}
-	return err
-}
-
-// next reads a frame. Of a large one no more than the first piece is read
-// before charge allows it.
-func (l *link) next(charge func(int) (*lease, error)) (f *Frame, taken *lease, err error) {
-	first := firstPiece
-	if l.heard.Load() {
-		first = piece
-		if l.in.Size() < readBuffer && l.in.Buffered() == 0 {
-			l.in = bufio.NewReaderSize(idleReader{l}, readBuffer)
-		}
-	}
-	var word [4]byte
-	if _, err := io.ReadFull(l.in, word[:]); err != nil {
-		return nil, nil, err
-	}
-	n, err := Length(word)
-	if err != nil {
-		return nil, nil, err
-	}
-	head, err := l.in.Peek(4)
-	if err != nil {
-		return nil, nil, err
-	}
-	if _, _, err := splitHead(head, n); err != nil {
-		return nil, nil, err
-	}
-	b, err := readPieces(l.in, n, first, func() (err error) {
-		if charge == nil {
-			return nil
-		}
-		if taken, err = charge(n); err != nil {
-			return err
-		}
-		l.large = taken
-		if !l.rearm() {
-			return os.ErrDeadlineExceeded
-		}
-		return nil
-	})
-	l.large = nil
-	if err == nil {
-		f = l.frames.get()
-		err = f.parse(b)
-	}
-	if err != nil {
-		taken.release()
-		return nil, nil, err
-	}
-	return f, taken, nil
-}
-
-// idleReader reads from a link's connection. It gives up when for the idle
-// limit no whole frame has crossed in either direction; single bytes do not
-// keep a connection.
-type idleReader struct{ l *link }
-
-func (r idleReader) Read(b []byte) (int, error) {
-	for {
-		n, err := r.l.stream.Read(b)
-		if slow := r.l.large.arrived(n); slow != nil {
-			return n, slow
-		}
-		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-			return n, err
-		}
-		if r.l.hurried || !r.l.rearm() {
-			return 0, err
-		}
-	}
-}
-
-// rearm moves the deadline of reads to when the link will have been idle for
-// too long, or to when a large frame is looked at again. It is false when it
-// has been idle for too long.
-func (l *link) rearm() bool {
-	now := time.Now()
-	at := l.begun.Add(time.Duration(l.active.Load()) + l.idle)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.goodbye.IsZero() && l.goodbye.Before(at) {
-		at = l.goodbye
-	}
-	if !now.Before(at) {
-		return false
-	}
-	if again := now.Add(paceGrace); l.large != nil && again.Before(at) {
-		at = again
-	}
-	return l.conn.SetReadDeadline(at) == nil
-}
-
-// send adds a frame to what is written next. It waits for room, at most as long
-// as ctx and the link last.
-func (l *link) send(ctx context.Context, f *Frame) error {
-	size := f.size()
-	l.mu.Lock()
-	for !l.over && !l.last && !l.deaf && len(l.out) > maxPending {
-		if l.room == nil {
-			l.room = make(chan struct{})
-		}
-		room := l.room
-		l.blocked += size
-		much := l.countLocked()
-		l.mu.Unlock()
-		if much {
-			l.backlog.relieve()
-		}
-		var err error
-		select {
-		case <-room:
-		case <-l.ctx.Done():
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		l.mu.Lock()
-		l.blocked -= size
-		if err != nil {
-			l.countLocked()
-			l.mu.Unlock()
-			return err
-		}
-	}
-	return l.addLocked(f, size)
-}
-
-// errNotRead is the end of a side that does not read what it lets come.
-var errNotRead = errors.New("too much waits to be read")
-
-// trySend is send for what may be lost: it does not wait.
-func (l *link) trySend(f *Frame) error {
-	l.mu.Lock()
-	if len(l.out) > maxPending {
-		l.mu.Unlock()
-		return errLinkEnded
-	}
-	return l.addLocked(f, f.size())
-}
-
-// addLocked adds a frame of about a size, and unlocks.
-func (l *link) addLocked(f *Frame, size int) (err error) {
-	switch {
-	case l.over || l.last || l.deaf:
-		err = errLinkEnded
-	case l.node != "" && !f.Response():
-		f.Ext = append(f.Ext, Field{fieldNode, l.node})
-		if l.out, err = f.Append(slices.Grow(l.out, size)); err == nil {
-			l.node = ""
-		}
-	default:
-		l.out, err = f.Append(slices.Grow(l.out, size))
-	}
-	much := l.countLocked()
-	l.mu.Unlock()
-	if much {
-		l.backlog.relieve()
-	}
-	if err != nil {
-		return err
-	}
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-	return nil
-}
-
-// countLocked has the backlog count what waits. It is true when that has become
-// too much.
-func (l *link) countLocked() bool {
-	if l.backlog == nil {
-		return false
-	}
-	waits := 0
-	if !l.over {
-		waits = max(0, len(l.out)+l.writing+l.blocked-freeBacklog)
-	}
-	more := waits - l.charged
-	if more == 0 {
-		return false
-	}
-	l.charged = waits
-	return l.backlog.add(more)
-}
-
-// write writes what was added, all of it at once, until the link ends.
-func (l *link) write() error {
-	var spare []byte
-	for {
-		select {
-		case <-l.wake:
-		case <-l.ctx.Done():
-			return nil
-		}
-		runtime.Gosched() // those who are about to add frames do so: one write takes them all
-		l.mu.Lock()
-		b, last := l.out, l.last
-		l.out = spare
-		l.writing, l.since = len(b), time.Now()
-		if l.room != nil {
-			close(l.room)
-			l.room = nil
-		}
-		var err error
-		if len(b) > 0 && !last {
-			err = l.conn.SetWriteDeadline(l.since.Add(l.idle))
-		}
-		l.mu.Unlock()
-		if len(b) > 0 {
-			if err == nil {
-				_, err = l.stream.Write(b)
-			}
-			l.touch()
-		}
-		l.mu.Lock()
-		l.writing = 0
-		l.countLocked()
-		l.mu.Unlock()
-		if err != nil || last {
-			return l.farewell(err)
-		}
-		if spare = b[:0]; cap(spare) > maxSpare {
-			spare = nil
-		}
-	}
-}
-
-// farewell says over TLS that nothing follows; elsewhere the end of the
-// connection says so.
-func (l *link) farewell(err error) error {
-	if secured, ok := l.stream.(*tls.Conn); ok && err == nil {
-		err = secured.CloseWrite()
 	}
 	return err
 }
@@ -549,7 +249,15 @@ func (l *link) answered(f *Frame) {
 	answer := l.waiting[f.Opaque]
 	delete(l.waiting, f.Opaque)
 	l.unanswered--
+	l.only = len(l.waiting) == 0
 	l.mu.Unlock()
+	now := time.Duration(l.active.Load())
+	if l.backlog == nil && l.only && now-l.onlyAt < overdue {
+		l.soon++
+	} else {
+		l.soon = 0
+	}
+	l.onlyAt = now
 	if answer != nil {
 		answer <- f
 	}

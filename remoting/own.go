@@ -59,13 +59,18 @@ func (f *Frame) until() time.Time {
 // zero. What has not begun by then is not served at all.
 func serveUntil[S any](ctx context.Context, until time.Time, row row[S], srv S, at site, f *Frame) *Frame {
 	if until.IsZero() {
-		return row.serve(ctx, srv, at, f)
+		return serveAlive(ctx, row, srv, at, f)
 	}
 	var own deadline.Context
 	own.Set(ctx, until)
 	defer own.End()
-	if own.Err() != nil {
+	return serveAlive(&own, row, srv, at, f)
+}
+
+// serveAlive is row.serve unless ctx has ended.
+func serveAlive[S any](ctx context.Context, row row[S], srv S, at site, f *Frame) *Frame {
+	if ctx.Err() != nil {
 		return nil
 	}
-	return row.serve(&own, srv, at, f)
+	return row.serve(ctx, srv, at, f)
 }

@@ -88,7 +88,7 @@ func encodeSend(q *protocol.SendMessageRequest, f *Frame) {
 }
 
 func decodeSend(f *Frame) (*protocol.SendMessageRequest, error) {
-	n, h := namesOfSend(f.Code), f.header()
+	n, h := namesOfSend(f.Code), f.lettered()
 	q := &protocol.SendMessageRequest{
 		ProducerGroup:      h.must(n.group),
 		Topic:              h.must(n.topic),

@@ -74,6 +74,7 @@ type listener[S serverConn] struct {
 	heldBytes *semaphore.Weighted
 	large     *budget
 	decoding  chan struct{} // a place for each large body that is being read
+	turns     chan struct{} // a place for each connection with more pulls than one whose pull is begun
 	asks      chan struct{} // a place for each question to a client whose answer is awaited
 	workers   *workers
 	answers   backlog
@@ -95,7 +96,7 @@ func serve[S serverConn](ln net.Listener, addr string, at site, rows []row[S], c
 	l := &listener[S]{
 		addr: addr, at: at, connect: connect, rows: tableOf(rows), secure: secure, limits: lim, net: ln,
 		served: make(chan struct{}, lim.served), held: make(chan struct{}, lim.held), heldBytes: semaphore.NewWeighted(lim.heldBytes),
-		large: newBudget(lim.large), decoding: make(chan struct{}, lim.decoders), asks: make(chan struct{}, lim.asks), workers: newWorkers(idleWorkers),
+		large: newBudget(lim.large), decoding: make(chan struct{}, lim.decoders), turns: make(chan struct{}, runtime.GOMAXPROCS(0)), asks: make(chan struct{}, lim.asks), workers: newWorkers(idleWorkers),
 		sessions: make(map[*session[S]]struct{}),
 	}
 	l.answers.most, l.answers.cut = lim.answers, l.cutSlowest
@@ -202,7 +203,8 @@ func (l *listener[S]) open(conn net.Conn) {
 	s.lane = newLane()
 	s.calls = newCalls(l.ctx, s.link, l.workers, l.limits.connServed, l.limits.ownServed, l.served)
 	s.pulls = newCalls(s.link.ctx, s.link, l.workers, l.limits.connHeld, l.limits.ownHeld, l.held)
-	s.link.start(service{begin: s.begin, charge: s.charge, request: s.request, done: s.end})
+	s.here = newHere()
+	s.link.start(service{begin: s.begin, charge: s.charge, request: s.request, late: func() { s.here.took(overdue) }, done: s.end})
 }
 
 // evict ends the oldest session of which no whole frame has come. It is false
@@ -267,12 +269,14 @@ type session[S serverConn] struct {
 	remote    netip.AddrPort // where it comes from; set by begin
 	peer      *peer          // set by begin
 	srv       S
-	connected bool // there is an srv; of the reading goroutine
+	connected bool // there is an srv; of who has the right to read
 	evicted   bool // guarded by l.mu
 	at        site
 	lane      *lane
 	calls     *calls
 	pulls     *calls
+	serving   serving // of calls and pulls, of a client that is ours
+	here      here    // of who has the right to read
 }
 
 // begin finds out where the session comes from.
@@ -299,6 +303,9 @@ func (s *session[S]) connect(first *Frame) {
 	node := strings.Clone(first.node()) // it outlives the frame
 	s.peer.ours = node != ""
 	s.srv = s.l.connect(protocol.Session{Node: node, Remote: s.remote, Peer: s.peer})
+	if s.peer.ours {
+		_ = s.link.trySend(ownCommand(codeOurs)) // nothing waits to be written before it
+	}
 }
 
 // charge takes the bytes of a large request from what the server has for them.
@@ -307,19 +314,25 @@ func (s *session[S]) charge(size int) (*lease, error) {
 }
 
 // request serves a request, or sees to it.
-func (s *session[S]) request(f *Frame, taken *lease) {
+func (s *session[S]) request(f *Frame, taken *lease) bool {
 	if s.link.leaving.Load() { // nobody could be told
 		taken.release()
-		return
+		return true
 	}
 	if s.peer.language.Load() != int32(f.Language) {
 		s.peer.language.Store(int32(f.Language))
+	}
+	if f.Code == int32(codeCancel) && s.peer.ours {
+		taken.release()
+		s.serving.cancel(f)
+		s.link.frames.put(f)
+		return true
 	}
 	row := s.l.rows[protocol.Code(f.Code)]
 	if row == nil {
 		taken.release()
 		refuse(s.link, f, protocol.RequestCodeNotSupported, " request type %d not supported", f.Code)
-		return
+		return true
 	}
 	s.connect(f)
 	switch f.Code {
@@ -327,7 +340,7 @@ func (s *session[S]) request(f *Frame, taken *lease) {
 		taken.release()
 		f.Body = nil // nothing was asked by it
 		s.pull(row, f)
-		return
+		return true
 	}
 	f.decoding = s.l.decoding
 	// What a client has asked for before it went is done: unlike a pull it is not
@@ -339,27 +352,42 @@ func (s *session[S]) request(f *Frame, taken *lease) {
 			answer := row.serve(s.l.ctx, s.srv, s.at, f)
 			s.link.frames.put(f)
 			if answer != nil {
-				s.calls.answer(answer)
+				s.calls.answer(answer, false)
 			}
 		}) {
 			taken.release()
 		}
-		return
+		return true
 	}
-	serve := s.serving(row, f) // how long its caller waits counts from now
+	serve := s.serve(s.calls.ctx, row, f) // how long its caller waits counts from now
 	p := s.calls.take()
 	if p == placeNone {
 		taken.release()
-		return
+		return true
 	}
-	s.calls.run(task{place: p, after: s.lane.last, lease: taken, serve: serve})
+	t := task{place: p, after: s.lane.last, lease: taken, serve: serve}
+	if s.here.may() && s.calls.served.Load() == 1 && t.ready() {
+		return s.serveHere(t)
+	}
+	s.calls.run(t)
+	return true
 }
 
-// serving serves f when it is its turn, and takes the frame back.
-func (s *session[S]) serving(row row[S], f *Frame) func(context.Context) *Frame {
+// serve serves f under ctx when it is its turn, and takes the frame back. Its caller
+// may cancel it from now on.
+func (s *session[S]) serve(ctx context.Context, row row[S], f *Frame) func(context.Context) *Frame {
 	until := f.until()
-	return func(ctx context.Context) *Frame {
-		answer := serveUntil(ctx, until, row, s.srv, s.at, f)
+	if !s.peer.ours {
+		return func(ctx context.Context) *Frame {
+			answer := serveUntil(ctx, until, row, s.srv, s.at, f)
+			s.link.frames.put(f)
+			return answer
+		}
+	}
+	own := s.serving.begin(ctx, f.Opaque, until)
+	return func(context.Context) *Frame {
+		answer := serveAlive(&own.Context, row, s.srv, s.at, f)
+		s.serving.end(own)
 		s.link.frames.put(f)
 		return answer
 	}
@@ -367,6 +395,7 @@ func (s *session[S]) serving(row row[S], f *Frame) func(context.Context) *Frame 
 
 // pull serves a pull, which may be held for long.
 func (s *session[S]) pull(row row[S], f *Frame) {
+	s.link.awaitRoom() // nothing is made ready for a client that does not read
 	var held func()
 	if size := int64(f.size()); size > smallFrame {
 		if !s.l.heldBytes.TryAcquire(size) {
@@ -377,10 +406,15 @@ func (s *session[S]) pull(row row[S], f *Frame) {
 	}
 	p := s.pulls.try()
 	if p != placeFull && p != placeBusy {
-		s.pulls.run(task{place: p, after: s.lane.last, held: held, serve: s.serving(row, f)})
 		// Nothing bounds how many pulls look for messages before they are held. So
-		// each does before the next is read, or requests of others would queue
+		// each does before the next is read, and of connections that have asked for
+		// more already only some go on at a time: requests of others would queue
 		// behind thousands.
+		if s.link.in.Buffered() > 0 {
+			s.l.turns <- struct{}{} // whoever has one waits for nothing
+			defer func() { <-s.l.turns }()
+		}
+		s.pulls.run(task{place: p, after: s.lane.last, held: held, serve: s.serve(s.pulls.ctx, row, f)})
 		runtime.Gosched()
 		return
 	}
@@ -510,6 +544,9 @@ func askPeer[Q, R any](p *peer, ctx context.Context, cmd *command[protocol.Peer,
 			return r, err
 		}
 		p.link.forget(f.Opaque)
+		if p.ours && err != errLinkEnded && !errors.Is(err, context.DeadlineExceeded) {
+			p.link.sayCancelled(f.Opaque)
+		}
 	}
 	if err == errLinkEnded {
 		return nil, protocol.Errorf(protocol.SystemError, "client %s is not online", p.remote)

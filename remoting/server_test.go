@@ -146,11 +146,15 @@ func TestAClientThatNeverReadsIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		record := make([]byte, 2<<20)
 		record[1] = 0x20
+		arrived := make(chan struct{})
 		lis, raw := limited(t, &fakeBroker{pull: func(context.Context, *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
+			<-arrived
 			return &protocol.PullMessageResponse{Records: [][]byte{record}}, nil
 		}}, func(l *limits) { l.answers = 64 << 20 })
 		conn := raw()
 		write(t, conn, manyOf(pullMessage().request(&protocol.PullMessageRequest{Group: "G", Topic: "T"}), 100)...)
+		synctest.Wait()
+		close(arrived) // all are answered at a time
 		synctest.Wait()
 		require.Empty(t, lis.openSessions(), "its answers were more than may wait")
 		require.NoError(t, conn.Close())

@@ -77,13 +77,27 @@ type task struct {
 	serve func(context.Context) *Frame
 	lease *lease // of its bytes, given back when it was served and before its answer is written
 	held  func() // the same for a pull; nil: nothing
+	later bool   // its answer is written when there is nothing more to read
+}
+
+// ready reports whether it may begin.
+func (t *task) ready() bool {
+	if t.after == nil {
+		return true
+	}
+	select {
+	case <-t.after:
+		return true
+	default:
+		return false
+	}
 }
 
 func (t *task) run() {
 	defer t.calls.done.Done()
 	defer func() { <-t.calls.places }()
 	if f := t.answer(); f != nil {
-		t.calls.answer(f)
+		t.calls.answer(f, t.later)
 	}
 }
 

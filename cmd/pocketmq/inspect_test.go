@@ -182,6 +182,7 @@ func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"help"}, {"help", "serve"}, {"serve", "-h"}, {"help", "inspect"}, {"inspect", "-h"}, {"inspekt"}, {"inspect"}, {"inspect", "a", "b"},
 		{"inspect", "--yes", "a"}, {"inspect", "--json", "--salvage", "a"}, {"inspect", "--colour", "a"},
+		{"help", "version"}, {"version", "-h"}, {"version", "a"}, {"version", "-v"},
 	} {
 		got := call(t, "", args...)
 		golden(t, "usage-"+strings.Join(args, "_"), "", got)

@@ -5,6 +5,7 @@
 //	pocketmq serve                  a name server and a broker on TCP
 //	pocketmq inspect DIR            what is in the data folder of a stopped broker, or in a copy
 //	pocketmq inspect --salvage DIR  keep what can be read of a damaged one
+//	pocketmq version                which version of it this is, and of RocketMQ's protocol
 //	pocketmq help [COMMAND]
 package main
 
@@ -19,7 +20,7 @@ import (
 	"syscall"
 )
 
-// Exit codes of inspect; serve has others.
+// Exit codes of inspect and version; serve has others.
 const (
 	exitClean    = 0
 	exitFindings = 1 // something is to be done about the folder
@@ -36,6 +37,7 @@ func commands() []command {
 	return []command{
 		{"serve", "run name servers and brokers for clients of RocketMQ", serve},
 		{"inspect", "say what is in a data folder, what is wrong with it, and what to do", inspect},
+		{"version", "say which version this is, and of which of RocketMQ it says it is", version},
 	}
 }
 
@@ -92,6 +94,9 @@ func run(ctx context.Context, env *environment, args []string) int {
 		}
 		usage(env.out)
 		return exitClean
+	}
+	if name == "-version" || name == "--version" {
+		name = "version"
 	}
 	for _, c := range commands() {
 		if c.name == name {

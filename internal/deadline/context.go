@@ -12,12 +12,14 @@ import (
 // a request that is served at once never does. It is made by Set and not copied
 // afterwards; then it is safe for concurrent use.
 type Context struct {
-	parent   context.Context
-	deadline time.Time
+	parent      context.Context
+	deadline    time.Time // zero: none, of one that is cancellable
+	cancellable bool
 
-	waited atomic.Pointer[waited] // made by the first Done
-	mu     sync.Mutex             // serialises Done and End
-	closed bool
+	waited    atomic.Pointer[waited] // made by the first Done
+	cancelled atomic.Bool
+	mu        sync.Mutex // serialises Done, Cancel and End
+	closed    bool
 }
 
 var _ context.Context = (*Context)(nil)
@@ -35,18 +37,45 @@ func (c *Context) Set(parent context.Context, deadline time.Time) {
 	if d, ok := parent.Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}
-	if p, ok := parent.(*Context); ok {
+	if p, ok := parent.(*Context); ok && !p.cancellable {
 		parent = p.parent
 	}
 	c.parent, c.deadline = parent, deadline
 }
 
-// Deadline implements context.Context; there always is one.
-func (c *Context) Deadline() (time.Time, bool) { return c.deadline, true }
+// SetCancellable is Set for a Context that Cancel ends before its deadline; a zero
+// deadline is none but parent's. It is no cheaper inside another one.
+func (c *Context) SetCancellable(parent context.Context, deadline time.Time) {
+	if d, ok := parent.Deadline(); ok && (deadline.IsZero() || d.Before(deadline)) {
+		deadline = d
+	}
+	c.parent, c.deadline, c.cancellable = parent, deadline, true
+}
+
+// Cancel ends a Context that is cancellable, if it has not ended.
+func (c *Context) Cancel() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Err() != nil {
+		return
+	}
+	c.cancelled.Store(true)
+	if w := c.waited.Load(); w != nil {
+		w.cancel()
+	}
+}
+
+// Deadline implements context.Context; only a cancellable one may have none.
+func (c *Context) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
 
 // Parent is c without its deadline: for those who wait with a timer of their
-// own, which is cheaper than Done.
-func (c *Context) Parent() context.Context { return c.parent }
+// own, which is cheaper than Done. A cancellable one is returned as it is.
+func (c *Context) Parent() context.Context {
+	if c.cancellable {
+		return c
+	}
+	return c.parent
+}
 
 // Value answers through the real context once there is one: package context
 // then finds it and needs no goroutine to follow a Context.
@@ -62,7 +91,10 @@ func (c *Context) Err() error {
 	if err := c.parent.Err(); err != nil {
 		return err
 	}
-	if !time.Now().Before(c.deadline) {
+	if c.cancelled.Load() {
+		return context.Canceled
+	}
+	if !c.deadline.IsZero() && !time.Now().Before(c.deadline) {
 		return context.DeadlineExceeded // the timer may be the second one of this instant
 	}
 	if w := c.waited.Load(); w != nil {
@@ -71,7 +103,7 @@ func (c *Context) Err() error {
 	return nil
 }
 
-// Done implements context.Context. The first call makes the timer.
+// Done implements context.Context. The first call makes the timer, if there is one.
 func (c *Context) Done() <-chan struct{} {
 	if w := c.waited.Load(); w != nil {
 		return w.Done()
@@ -80,11 +112,15 @@ func (c *Context) Done() <-chan struct{} {
 	defer c.mu.Unlock()
 	w := c.waited.Load()
 	if w == nil {
-		ctx, cancel := context.WithDeadline(c.parent, c.deadline)
-		w = &waited{ctx, cancel}
+		w = new(waited)
+		if c.deadline.IsZero() {
+			w.Context, w.cancel = context.WithCancel(c.parent)
+		} else {
+			w.Context, w.cancel = context.WithDeadline(c.parent, c.deadline)
+		}
 		c.waited.Store(w)
-		if c.closed {
-			cancel()
+		if c.closed || c.cancelled.Load() {
+			w.cancel()
 		}
 	}
 	return w.Done()

@@ -82,6 +82,56 @@ func TestEndReleasesWhoeverWaits(t *testing.T) {
 	})
 }
 
+func TestACancellableOneEndsWhenItIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, limit := range []time.Time{{}, time.Now().Add(time.Hour)} {
+			for _, waits := range []bool{false, true} {
+				var c, inner Context
+				c.SetCancellable(t.Context(), limit)
+				at, ok := c.Deadline()
+				assert.Equal(t, limit, at)
+				assert.Equal(t, !limit.IsZero(), ok)
+				inner.Set(&c, time.Now().Add(time.Minute))
+				derived, cancel := context.WithCancel(&inner)
+				if waits {
+					_, _, _ = c.Done(), inner.Done(), derived.Done()
+				}
+				assert.NoError(t, inner.Err())
+				c.Cancel()
+				c.Cancel()
+				for _, ctx := range []context.Context{&c, &inner, derived, c.Parent(), inner.Parent()} {
+					assert.Equal(t, context.Canceled, ctx.Err())
+					<-ctx.Done()
+				}
+				cancel()
+				inner.End()
+				c.End()
+			}
+		}
+	})
+}
+
+func TestACancelThatIsLateChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c Context
+		c.SetCancellable(t.Context(), time.Now().Add(time.Second))
+		time.Sleep(time.Second)
+		c.Cancel()
+		assert.Equal(t, context.DeadlineExceeded, c.Err())
+		<-c.Done()
+		c.End()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for _, limit := range []time.Time{{}, time.Now().Add(time.Minute)} {
+			var c Context
+			c.SetCancellable(short, limit)
+			at, _ := c.Deadline()
+			assert.Equal(t, time.Now().Add(time.Second), at, "its parent's")
+			c.End()
+		}
+	})
+}
+
 type key struct{}
 
 func TestItHandsOnTheValuesOfItsParent(t *testing.T) {

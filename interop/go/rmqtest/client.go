@@ -9,48 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/rocketmq-client-go/v2"
 	"github.com/apache/rocketmq-client-go/v2/admin"
 	"github.com/apache/rocketmq-client-go/v2/consumer"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
-	"github.com/apache/rocketmq-client-go/v2/producer"
 
 	"github.com/pocketmq/pocketmq"
 )
 
 // prepareWithin bounds what is asked of the cluster before a client starts.
 const prepareWithin = 10 * time.Second
-
-// Producer starts an official producer for t, which ends with it. opts come
-// after those that the package sets (name servers, an instance name), so they
-// win. Whatever goes wrong ends the test.
-//
-// It retries three times unless told otherwise, with producer.WithRetry, and
-// creates topics where brokers let it. Close it earlier with its Shutdown.
-func Producer(t testing.TB, c *pocketmq.Cluster, opts ...producer.Option) rocketmq.Producer {
-	t.Helper()
-	ready(t, c)
-	all := []producer.Option{
-		ownConnections[producer.Option](),
-		producer.WithNsResolver(resolver{c}),
-		producer.WithInstanceName(instanceName(t)),
-	}
-	var p rocketmq.Producer
-	var err error
-	tracing.during(c, func() { p, err = rocketmq.NewProducer(append(all, opts...)...) })
-	if err != nil {
-		t.Fatalf("rmqtest: make a producer: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := p.Shutdown(); err != nil {
-			t.Errorf("rmqtest: shut a producer down: %v", err)
-		}
-	})
-	if err := p.Start(); err != nil {
-		t.Fatalf("rmqtest: start a producer: %v", err)
-	}
-	return p
-}
 
 // Admin makes an official admin for t, which ends with it. It needs no start.
 // Whatever goes wrong ends the test.
@@ -162,21 +129,42 @@ func instance[F ~func(*O), O any](name string) F {
 
 // settings are what a client was made with.
 type settings struct {
-	clientID, group, namespace string
-	broadcasting               bool
+	ip, instance, unit string // what a client id is made of
+	resolver           primitive.NsResolver
+	group, namespace   string
+	broadcasting       bool
+}
+
+func (s *settings) clientID() string {
+	id := s.ip + "@" + s.instance
+	if s.unit != "" {
+		id += "@" + s.unit
+	}
+	return id
+}
+
+// sameClient is an option that makes another face of the client that was made with
+// s: the official client shares one among all that have the same id.
+func sameClient[F ~func(*O), O any](s *settings) F {
+	return func(options *O) {
+		field(options, "ClientIP").SetString(s.ip)
+		field(options, "InstanceName").SetString(s.instance)
+		field(options, "UnitName").SetString(s.unit)
+		field(options, "Resolver").Set(reflect.ValueOf(s.resolver))
+	}
 }
 
 // readSettings is an option that stores what the options before it have set.
-func readSettings(into *settings) consumer.Option { return readOptions[consumer.Option](into) }
-
-func readOptions[F ~func(*O), O any](into *settings) F {
+func readSettings[F ~func(*O), O any](into *settings) F {
 	return func(options *O) {
-		into.clientID = field(options, "ClientIP").String() + "@" + field(options, "InstanceName").String()
-		if unit := field(options, "UnitName").String(); unit != "" {
-			into.clientID += "@" + unit
-		}
+		into.ip = field(options, "ClientIP").String()
+		into.instance = field(options, "InstanceName").String()
+		into.unit = field(options, "UnitName").String()
+		into.resolver, _ = field(options, "Resolver").Interface().(primitive.NsResolver)
 		into.group = field(options, "GroupName").String()
 		into.namespace = field(options, "Namespace").String()
-		into.broadcasting = consumer.MessageModel(field(options, "ConsumerModel").Int()) == consumer.BroadCasting
+		if model := reflect.ValueOf(options).Elem().FieldByName("ConsumerModel"); model.IsValid() { // a producer has none
+			into.broadcasting = consumer.MessageModel(model.Int()) == consumer.BroadCasting
+		}
 	}
 }

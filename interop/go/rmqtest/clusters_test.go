@@ -77,25 +77,46 @@ func TestTwentyClustersOneAfterAnother(t *testing.T) {
 }
 
 // TestAClusterClosesAtOnceWhileOfficialPullsAreHeld: brokers hold a pull that
-// finds nothing for up to 20 s; they do not wait for that when they close.
+// finds nothing for up to 20 s; they do not wait for that when they close. 100 ms
+// are promised, of which a few are needed.
+//
+// A machine that is busy with something else can make any one Close take longer. So
+// the shortest of several counts, which ends at the first that is short enough, and
+// on a machine where none is, how long Close takes while nothing is held: the promise
+// is then ten times that, below any wait for a pull, which each Close would have.
 func TestAClusterClosesAtOnceWhileOfficialPullsAreHeld(t *testing.T) {
-	c := run(t, pocketmq.ClusterConfig{Groups: []pocketmq.BrokerGroup{{Name: "broker-a"}, {Name: "broker-b"}}})
-	topic := rmqtest.Topic(t, c, 8)
-	co := rmqtest.Consumer(t, c, "G")
-	require.NoError(t, co.Subscribe(topic, all, accept))
-	require.NoError(t, co.Start())
-	held := func() int {
-		n := 0
-		for b := range c.Brokers() {
-			n += b.Status().HeldPulls
+	const promised, rounds = 100 * time.Millisecond, 20
+	closing := func(consume bool) (took time.Duration, pulls int) {
+		c := run(t, pocketmq.ClusterConfig{Groups: []pocketmq.BrokerGroup{{Name: "broker-a"}, {Name: "broker-b"}}})
+		topic := rmqtest.Topic(t, c, 8)
+		if consume {
+			co := rmqtest.Consumer(t, c, "G")
+			require.NoError(t, co.Subscribe(topic, all, accept))
+			require.NoError(t, co.Start())
+			require.Eventually(t, func() bool {
+				pulls = 0
+				for b := range c.Brokers() {
+					pulls += b.Status().HeldPulls
+				}
+				return pulls >= 16
+			}, 20*time.Second, 5*time.Millisecond, "all queues of both brokers are pulled")
 		}
-		return n
+		begun := time.Now()
+		require.NoError(t, c.Close())
+		return time.Since(begun), pulls
 	}
-	require.Eventually(t, func() bool { return held() >= 16 }, 20*time.Second, 5*time.Millisecond, "all queues of both brokers are pulled")
-	pulls := held()
-	begun := time.Now()
-	require.NoError(t, c.Close())
-	took := time.Since(begun)
-	fmt.Printf("interop: kit/close: a cluster of 2 brokers with %d held official pulls closed in %v\n", pulls, took.Round(10*time.Microsecond))
-	assert.Less(t, took, 5*time.Second)
+	shortest, floor, pulls := time.Hour, time.Hour, 0
+	round := 0
+	for round < rounds && shortest > promised {
+		round++
+		bare, _ := closing(false)
+		took, held := closing(true)
+		floor = min(floor, bare)
+		if took < shortest {
+			shortest, pulls = took, held
+		}
+	}
+	fmt.Printf("interop: kit/close: a cluster of 2 brokers with %d held official pulls closed in %v, one without in %v, round %d\n",
+		pulls, shortest.Round(10*time.Microsecond), floor.Round(10*time.Microsecond), round)
+	assert.Less(t, shortest, min(max(promised, 10*floor), 5*time.Second))
 }

@@ -97,7 +97,7 @@ func (m *member) options(group string, opts []consumer.Option) []consumer.Option
 		consumer.WithNsResolver(resolver{m.cluster}),
 		consumer.WithInstance(instanceName(m.t)),
 		consumer.WithGroupName(group),
-	}, opts, []consumer.Option{readSettings(&m.set)})
+	}, opts, []consumer.Option{readSettings[consumer.Option](&m.set)})
 }
 
 // subscribed remembers a topic, unsubscribed forgets it.
@@ -231,7 +231,7 @@ func (m *member) removeOffsets() {
 		root = filepath.Join(os.Getenv("HOME"), ".rocketmq_client_go")
 	}
 	group := filepath.Join(root, m.inNamespace(m.set.group))
-	if err := os.RemoveAll(filepath.Join(group, m.set.clientID)); err != nil {
+	if err := os.RemoveAll(filepath.Join(group, m.set.clientID())); err != nil {
 		m.t.Errorf("rmqtest: remove the offsets of a broadcasting consumer: %v", err)
 	}
 	_ = os.Remove(group) // fails when others use it, which is right

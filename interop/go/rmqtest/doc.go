@@ -24,6 +24,8 @@
 //   - A consumer of a new group learns of the group's retry topic half a minute
 //     after its start, and delivers nothing again before that. Here the topic
 //     exists before the consumer starts.
+//   - What a producer has sent oneway right before its Shutdown may be lost in its
+//     own system. Here Shutdown first makes sure that the brokers have read it.
 //   - Shutdown does not wait for handlers that run, which then use a test that
 //     has ended, and panics when the consumer was never started. Here it does and
 //     does not.
