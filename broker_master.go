@@ -222,7 +222,7 @@ func (r *brokerRun) mayAppend() (lonely bool, err error) {
 	err = m.slaves.MayAppend()
 	if err != nil && r.cfg.MinInSyncReplicas > 1 {
 		// Java: IN_SYNC_REPLICAS_NOT_ENOUGH
-		return false, protocol.Errorf(protocol.SystemError, "the in-sync replicas are not enough at %s: %v (BrokerConfig.MinInSyncReplicas is %d)", r.cfg.Name, err, r.cfg.MinInSyncReplicas)
+		return false, protocol.Errorf(protocol.SystemError, "%s at %s: %v (BrokerConfig.MinInSyncReplicas is %d)", protocol.RemarkInSync, r.cfg.Name, err, r.cfg.MinInSyncReplicas)
 	}
 	return err != nil, nil
 }

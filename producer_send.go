@@ -380,11 +380,12 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 		if !retriable(err) {
 			break
 		}
-		if out.choice.fixed() && n+1 < attempts {
-			// The queue stays, its broker may have moved; a refused dial would use
-			// the attempts up in no time.
+		var answered *protocol.Error
+		if n+1 < attempts && (out.choice.fixed() || oneBroker(route) && (betweenMasters(err) || !errors.As(err, &answered))) {
+			// The broker group stays, its master may have moved, or another one be about
+			// to take its place; a refusal would use the attempts up in no time.
 			p.refreshRoute(budget, out.req.Topic)
-			if errors.Is(err, ErrUnreachable) {
+			if out.choice.fixed() && errors.Is(err, ErrUnreachable) || betweenMasters(err) {
 				p.pause(budget, time.Until(until)/time.Duration(attempts-n))
 			}
 		}
@@ -394,6 +395,22 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 		kept = p.notRetried(route, tried)
 	}
 	return nil, p.budgetError(ctx, budget, start, tried, nil, kept...)
+}
+
+// oneBroker tells whether all queues are of one broker group: there is no other one to
+// be tried.
+func oneBroker(queues []MessageQueue) bool {
+	return len(queues) > 0 && !slices.ContainsFunc(queues, func(q MessageQueue) bool { return q.BrokerName != queues[0].BrokerName })
+}
+
+// betweenMasters tells whether a broker has refused because its group is about to have
+// another master, or more slaves in sync.
+func betweenMasters(err error) bool {
+	var e *protocol.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	return errors.Is(e, ErrNotMaster) || e.Code == protocol.SystemError && strings.HasPrefix(e.Remark, protocol.RemarkInSync)
 }
 
 type attempt struct {

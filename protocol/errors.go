@@ -43,6 +43,7 @@ const (
 	RemarkFenced     = "[FENCED]"
 	RemarkBodyTooBig = "[BODY_TOO_LARGE]"                    // with MessageIllegal
 	RemarkBadName    = "[ILLEGAL_NAME]"                      // with InvalidParameter
+	RemarkInSync     = "the in-sync replicas are not enough" // with SystemError: Java's PutMessageStatus.IN_SYNC_REPLICAS_NOT_ENOUGH
 	RemarkRole       = "[NOT_MASTER]"                        // with SlaveNotAvailable outside sends
 	RemarkNoMessage  = "can not find message by the offset," // with SystemError, RocketMQ's own: to ViewMessage
 )
