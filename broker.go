@@ -168,6 +168,7 @@ type brokerRun struct {
 	writes    inflight                      // requests that only a master serves
 	moved     chan struct{}                 // capacity 1: the log of a slave has grown
 	copyNow   chan struct{}                 // capacity 1: metadata is to be copied at once
+	topicsAt  atomic.Int64                  // of a slave: up to this position of its master's log, and maybe beyond, its topics know what became of them
 	delays    atomic.Pointer[delay.Service] // nil before Start delivers, and for a read-only store
 	differs   differing                     // groups whose members do not all subscribe to the same
 

@@ -41,7 +41,10 @@ func (r *brokerRun) copyLoop(ctx context.Context) {
 		if at := r.reg.master.Load(); err == nil && (c.conn == nil || addr != at.addr) {
 			hangUp()
 			addr = at.addr
-			c.conn, err = r.cfg.Transport.DialBroker(ctx, protocol.Dial{Node: r.node, Addr: addr})
+			err = r.bounded(ctx, func(ctx context.Context) (err error) {
+				c.conn, err = r.cfg.Transport.DialBroker(ctx, protocol.Dial{Node: r.node, Addr: addr})
+				return err
+			})
 		}
 		if err == nil {
 			err = r.bounded(ctx, round)

@@ -248,7 +248,7 @@ func (r *brokerRun) awaitSlaves(ctx context.Context, position int64, lonely bool
 	case err == nil:
 		return nil
 	case errors.Is(err, ha.ErrStopped):
-		return protocol.Errorf(protocol.ServiceNotAvailable, "%s is closed", r.cfg.Name)
+		return protocol.Errorf(protocol.ServiceNotAvailable, "%s is not the master of %s any more, or is closed; whether the message stays is open", r.node, r.cfg.Name)
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
 	}

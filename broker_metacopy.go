@@ -36,6 +36,10 @@ func (c *metadataCopy) round(ctx context.Context) error {
 }
 
 func (c *metadataCopy) copyTopics(ctx context.Context) error {
+	var at int64
+	if f := c.r.receiver.Load(); f != nil {
+		at = f.Status().MasterEnd // before the question: what the answer knows
+	}
 	resp, err := c.conn.GetAllTopicConfig(ctx, &protocol.GetAllTopicConfigRequest{})
 	if err != nil {
 		return fmt.Errorf("topics of the master: %w", err)
@@ -44,6 +48,7 @@ func (c *metadataCopy) copyTopics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	raise(&c.r.topicsAt, at)
 	for _, topic := range append(changed, gone...) {
 		for id := range topic.ReadQueues { // who waits for it may be refused now
 			c.r.waiters.Rouse(topic.Name, id)
@@ -115,7 +120,35 @@ func (c *metadataCopy) apply(ctx context.Context) (err error) {
 }
 
 // followMetadata makes what is not in the log a slave's.
-func (r *brokerRun) followMetadata() { r.offsets.Follow() }
+func (r *brokerRun) followMetadata() {
+	r.topicsAt.Store(0) // another master's log may have other positions
+	r.offsets.Follow()
+}
+
+// topicDropped deletes at a slave what belongs to a topic whose deletion has come with
+// the log: it would come back, empty, if the slave became master before it has copied
+// that. The store calls it in the order of the log.
+func (r *brokerRun) topicDropped(topic string, position int64) {
+	if r.standing.Load().role == RoleMaster {
+		return // deleteTopic does it
+	}
+	r.offsets.DeleteTopic(topic) // those that were copied presume less than this position
+	r.locks.DropTopic(topic)
+	r.pullers.DeleteTopic(topic)
+	if position > r.topicsAt.Load() { // or it was made anew, and that was copied
+		config, deleted, err := r.topics.Delete(time.Now(), topic)
+		if err != nil {
+			r.log.Warn("a deleted topic is there until topics are copied", "topic", topic, "err", err)
+		}
+		if deleted {
+			r.log.Info("topic deleted by the master", "topic", topic)
+		}
+		for id := range config.ReadQueues { // who waits for it is refused now
+			r.waiters.Rouse(topic, id)
+		}
+	}
+	r.wire.watch.changed("")
+}
 
 // leadMetadata makes what is not in the log fit the log of a broker that becomes
 // master under an epoch, 0 without failover: nothing lies beyond its queue, every

@@ -33,7 +33,7 @@ func (r *brokerRun) storeConfig() store.Config {
 		FileSize: b.cfg.CommitLogFileSize, CacheBytes: b.cfg.CacheBytes, SyncFlush: b.cfg.Flush == SyncFlush,
 		FlushInterval: b.cfg.Timings.FlushInterval, FlushTimeout: b.cfg.Timings.FlushTimeout,
 		Throwaway: b.throwaway, Logger: b.log,
-		Arrived: r.arrived, Written: r.noteWritten, DelayLevels: b.cfg.Timings.DelayLevels,
+		Arrived: r.arrived, Written: r.noteWritten, Dropped: r.topicDropped, DelayLevels: b.cfg.Timings.DelayLevels,
 		Fenced: func(err error) {
 			b.log.Error("store fenced", "err", err)
 			r.events.emit(b.node, func(e EventBase) Event { return StoreFenced{e, fenced(err)} })

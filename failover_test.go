@@ -1,6 +1,7 @@
 package pocketmq_test
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -60,4 +61,48 @@ func TestAGroupElectsANewMaster(t *testing.T) {
 		}
 		assert.Equal(t, want, bodies)
 	})
+}
+
+// inTheEnd sends a number to T until that succeeds.
+func inTheEnd(t testing.TB, p *pocketmq.Producer, n int) {
+	t.Helper()
+	for range 1000 {
+		if _, err := p.SendTo(t.Context(), queue("T", "broker-a", 0), text("T", "%d", n)); err == nil {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatal("nobody takes messages")
+}
+
+func TestALinkToTheControllerThatWasSilentIsMadeAnew(t *testing.T) {
+	for _, silent := range []time.Duration{2 * time.Second, 7 * time.Second, time.Minute} {
+		t.Run(silent.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := run(t, pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}})
+				p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: 30 * time.Second, Retries: 30})
+				replicated(t, p, 0, 10)
+				for id := range 3 {
+					c.Network().Drop("controller/broker-a", fmt.Sprint("broker-a/", id))
+				}
+				for id := range int64(3) { // they dial into nothing
+					require.NoError(t, c.Kill("broker-a", id))
+					require.NoError(t, c.Restart(t.Context(), "broker-a", id))
+				}
+				time.Sleep(silent)
+				c.Network().HealAll()
+				healed := time.Now()
+				inTheEnd(t, p, 10)
+				assert.LessOrEqual(t, time.Since(healed), 15*time.Second)
+				time.Sleep(20 * time.Second)
+				m := masterOf(c)
+				require.NotEqual(t, int64(-1), m)
+				require.NoError(t, c.Kill("broker-a", m))
+				killed := time.Now()
+				inTheEnd(t, p, 11)
+				t.Log("served again after", time.Since(killed))
+				assert.LessOrEqual(t, time.Since(killed), 7*time.Second)
+			})
+		})
+	}
 }

@@ -262,7 +262,9 @@ func (p *Participant) send(m Message) {
 func (p *Participant) link(ctx context.Context) {
 	pause := time.Duration(0)
 	for ctx.Err() == nil {
-		conn, err := p.cfg.Dial(ctx)
+		dialling, cancel := context.WithTimeout(ctx, p.cfg.Replica.Lease) // what was said longer ago is worth nothing
+		conn, err := p.cfg.Dial(dialling)
+		cancel()
 		if err == nil {
 			p.connected(nil)
 			pause = 0
@@ -294,7 +296,12 @@ func (p *Participant) talk(ctx context.Context, conn net.Conn) error {
 	reader.Go(func() {
 		in := bufio.NewReader(conn)
 		for {
-			m, err := ReadMessage(in)
+			// Each renewal is answered: who is silent for this long is gone.
+			err := conn.SetReadDeadline(time.Now().Add(2 * p.cfg.Replica.Lease))
+			var m Message
+			if err == nil {
+				m, err = ReadMessage(in)
+			}
 			if err != nil {
 				cancel(err)
 				return

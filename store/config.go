@@ -111,6 +111,12 @@ type Config struct {
 	// Written, when not nil, is called after each write, like Arrived, with the last
 	// position that was written. It must not block.
 	Written func(position int64)
+	// Dropped, when not nil, is called after the deletion of a topic, which stands at a
+	// position, has come into effect by [Store.Replicate], or by [Store.SetConfirmed] in
+	// a store with Confirming, in the order of the log, and before that returns. A
+	// deletion that is replayed when the store opens is not told. Like Arrived, but that
+	// it may block for file calls.
+	Dropped func(topic string, position int64)
 	// Full, when not nil, is called when appends begin to be refused because of
 	// MinFreeBytes, and, with nil, when nothing refuses them any more, by Open or a goroutine
 	// of the store and without any lock. It must not call Close, Kill, PowerOff and

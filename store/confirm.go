@@ -77,6 +77,9 @@ func (s *Store) confirmRecord(r slot, position int64, rec []byte) error {
 	switch {
 	case r.drop:
 		s.dropWritten(position)
+		if s.cfg.Dropped != nil {
+			s.cfg.Dropped(r.key.Topic, position)
+		}
 		return nil
 	case r.silent:
 		return nil

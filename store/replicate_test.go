@@ -285,3 +285,37 @@ func TestANewSlaveBeginsWhereItsMasterDoes(t *testing.T) {
 		mustClose(t, master)
 	})
 }
+
+func TestDeletionsOfTopicsAreToldInTheOrderOfTheLog(t *testing.T) {
+	for _, confirming := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := t.Context()
+			master := mustOpen(t, testConfig(t))
+			cfg := slaveConfig(t)
+			cfg.Confirming = confirming
+			var told []string
+			cfg.Arrived = func(topic string, _ int, offset, _ int64) { told = append(told, fmt.Sprint(topic, offset)) }
+			cfg.Dropped = func(topic string, position int64) { told = append(told, fmt.Sprint("drop ", topic, " at ", position)) }
+			slave := mustOpen(t, cfg)
+			put(t, master, "A", 0, "x")
+			put(t, master, "B", 0, "x")
+			require.NoError(t, master.DropTopic(ctx, "A"))
+			put(t, master, "A", 0, "x")
+			require.NoError(t, master.DropTopic(ctx, "B"))
+			follow(t, master, slave, 1<<20)
+			if confirming {
+				require.Empty(t, told)
+				require.NoError(t, slave.SetConfirmed(4))
+				require.Equal(t, []string{"A0", "B0", "drop A at 3", "A0"}, told)
+				require.NoError(t, slave.SetConfirmed(5))
+			}
+			assert.Equal(t, []string{"A0", "B0", "drop A at 3", "A0", "drop B at 5"}, told)
+			mustClose(t, slave)
+			told = nil
+			slave = mustOpen(t, cfg)
+			assert.Empty(t, told, "the same is not told at a start")
+			mustClose(t, slave)
+			mustClose(t, master)
+		})
+	}
+}
