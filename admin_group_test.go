@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pocketmq/pocketmq"
-	"github.com/pocketmq/pocketmq/mqtest"
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
@@ -75,7 +74,7 @@ func TestADeletedGroupBeginsAsANewOne(t *testing.T) {
 
 func TestAdminSeesAGroupAsItsMembersDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := mqtest.Run(t, pocketmq.ClusterConfig{
+		c := run(t, pocketmq.ClusterConfig{
 			Groups: []pocketmq.BrokerGroup{{Name: "broker-a"}, {Name: "broker-b"}}, Topics: map[string]int{"T": 3},
 		})
 		admin, p := c.Admin(), producer(t, c, pocketmq.ProducerConfig{})
@@ -129,7 +128,7 @@ func TestAdminSeesAGroupAsItsMembersDo(t *testing.T) {
 		require.ErrorIs(t, err, &protocol.Error{Code: protocol.SystemError})
 		_, err = conn.GetConsumerConnection(t.Context(), &protocol.GetConsumerConnectionRequest{Group: "nobody"})
 		require.ErrorIs(t, err, &protocol.Error{Code: protocol.ConsumerNotOnline})
-		c.Network().CutOneWay("broker-a/0", members[0].ClientID())
+		links(t, c).CutOneWay("broker-a/0", members[0].ClientID())
 		begin := time.Now()
 		_, err = conn.GetConsumerRunningInfo(t.Context(), &protocol.GetConsumerRunningInfoRequest{Group: "g", ClientID: members[0].ClientID()})
 		require.ErrorIs(t, err, &protocol.Error{Code: protocol.ConsumeMsgTimeout})
@@ -139,7 +138,7 @@ func TestAdminSeesAGroupAsItsMembersDo(t *testing.T) {
 
 func TestWaitGroupWaitsForMembersSharesAndLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := mqtest.Run(t, pocketmq.ClusterConfig{
+		c := run(t, pocketmq.ClusterConfig{
 			Groups: []pocketmq.BrokerGroup{{Name: "broker-a"}, {Name: "broker-b"}}, Topics: map[string]int{"T": 2},
 		})
 		p := producer(t, c, pocketmq.ProducerConfig{})

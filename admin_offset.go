@@ -186,6 +186,9 @@ func (a *Admin) SetOffset(ctx context.Context, group string, q MessageQueue, off
 		return fmt.Errorf("%w: queue id %d of %v is negative", ErrInvalidConfig, q.QueueID, q)
 	}
 	what := fmt.Sprintf("offset %d of group %s in %v", offset, group, q)
+	if offset < 0 { // to a broker -1 would be no offset, but a reset by time
+		return fmt.Errorf("%w: %s is negative", ErrOffsetOutOfRange, what)
+	}
 	return a.bounded(ctx, what, func(ctx context.Context) error {
 		masters, err := a.masters(ctx, []string{q.BrokerName})
 		if err != nil {

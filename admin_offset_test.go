@@ -1,6 +1,8 @@
 package pocketmq_test
 
 import (
+	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,14 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pocketmq/pocketmq"
-	"github.com/pocketmq/pocketmq/mqtest"
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
 // twoBrokers is a cluster with topic T of one queue on each of two brokers.
 func twoBrokers(t *testing.T) *pocketmq.Cluster {
 	t.Helper()
-	return mqtest.Run(t, pocketmq.ClusterConfig{
+	return run(t, pocketmq.ClusterConfig{
 		Groups: []pocketmq.BrokerGroup{{Name: "broker-a"}, {Name: "broker-b"}}, Topics: map[string]int{"T": 1},
 	})
 }
@@ -107,11 +108,14 @@ func TestOffsetsThatCannotBeSetSayWhy(t *testing.T) {
 		admin, q := c.Admin(), queue("T", "broker-a", 0)
 		require.NoError(t, admin.CreateGroup(t.Context(), pocketmq.GroupConfig{Name: "g"}))
 		sendNumbered(t, producer(t, c, pocketmq.ProducerConfig{}), 0, 5, 0)
-		for _, at := range []int64{-1, 6} {
+		err := admin.SetOffset(t.Context(), "g", q, 6)
+		require.ErrorIs(t, err, pocketmq.ErrOffsetOutOfRange)
+		require.ErrorIs(t, err, &protocol.Error{Code: protocol.SystemError})
+		assert.ErrorContains(t, err, "from 0 to 5")
+		for _, at := range []int64{-1, -2, math.MinInt64} {
 			err := admin.SetOffset(t.Context(), "g", q, at)
 			require.ErrorIs(t, err, pocketmq.ErrOffsetOutOfRange)
-			require.ErrorIs(t, err, &protocol.Error{Code: protocol.SystemError})
-			assert.ErrorContains(t, err, "from 0 to 5")
+			assert.ErrorContains(t, err, fmt.Sprintf("offset %d of group g in T@broker-a:0 is negative", at))
 		}
 		for _, at := range []int64{5, 0} {
 			require.NoError(t, admin.SetOffset(t.Context(), "g", q, at))
@@ -146,6 +150,9 @@ func TestOffsetsThatCannotBeSetSayWhy(t *testing.T) {
 		one := int64(1)
 		_, err = conn.ResetOffset(t.Context(), &protocol.ResetOffsetRequest{Group: "g", Topic: "T", QueueID: -1, Offset: &one})
 		require.ErrorIs(t, err, &protocol.Error{Code: protocol.InvalidParameter})
+		before := int64(-2)
+		_, err = conn.ResetOffset(t.Context(), &protocol.ResetOffsetRequest{Group: "g", Topic: "T", Offset: &before})
+		require.ErrorIs(t, err, &protocol.Error{Code: protocol.SystemError})
 		resp, err := conn.ResetOffset(t.Context(), &protocol.ResetOffsetRequest{Group: "g", Topic: "T", QueueID: -1})
 		require.NoError(t, err)
 		assert.Equal(t, map[int]int64{0: 5}, resp.Offsets)
@@ -201,7 +208,8 @@ func TestLagOfAllBrokersAndOfOneThatIsDown(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, map[pocketmq.MessageQueue]int64{a: 3, b: 1}, offsets)
 
-		require.NoError(t, c.Kill("broker-b", 0)) // nobody knows of it then
+		require.NoError(t, c.Kill("broker-b", 0))
+		synctest.Wait() // nobody knows of it then
 		lag, err = admin.Lag(t.Context(), "g")
 		require.NoError(t, err)
 		assert.Len(t, lag, 1)
@@ -215,7 +223,7 @@ func TestLagOfAllBrokersAndOfOneThatIsDown(t *testing.T) {
 
 func TestExpiredMessagesAreNoLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := mqtest.Run(t, pocketmq.ClusterConfig{
+		c := run(t, pocketmq.ClusterConfig{
 			Topics: map[string]int{"T": 1}, Groups: []pocketmq.BrokerGroup{{Name: "broker-a", Config: pocketmq.BrokerConfig{Retention: time.Hour}}},
 		})
 		p, q := producer(t, c, pocketmq.ProducerConfig{}), queue("T", "broker-a", 0)

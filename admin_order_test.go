@@ -116,6 +116,7 @@ func TestWritePermissionOfAnUnknownBroker(t *testing.T) {
 			assert.ErrorContains(t, err, what+`: no name server knows a topic of a broker group "brokr-a"`)
 		}
 		require.NoError(t, c.KillNameServer(1))
+		sleepUntil(time.Now().Add(10 * time.Millisecond)) // clients have seen that connections have ended
 		err := c.Admin().WipeWritePerm(t.Context(), "broker-a")
 		require.ErrorIs(t, err, pocketmq.ErrUnreachable)
 		assert.ErrorContains(t, err, c.NameServerAddrs()[1])
@@ -345,7 +346,7 @@ func carriesPermissions(t *testing.T, cfg pocketmq.ClusterConfig) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*refresh+10*time.Second)
 	defer cancel()
-	c := mqtest.Run(t, cfg)
+	c := run(t, cfg)
 	require.NoError(t, c.Admin().CreateTopic(ctx, pocketmq.TopicConfig{Name: "T", ReadQueues: 2}))
 	require.NoError(t, c.Admin().CreateTopic(ctx, pocketmq.TopicConfig{Name: "O", ReadQueues: 2, Order: true}))
 	route, err := c.Admin().Route(ctx, "O")

@@ -102,7 +102,7 @@ func benchCluster(b *testing.B) (*pocketmq.Cluster, *pocketmq.Producer) {
 
 func benchClusterOf(b *testing.B, cfg pocketmq.ClusterConfig) (*pocketmq.Cluster, *pocketmq.Producer) {
 	b.Helper()
-	c, err := pocketmq.StartCluster(b.Context(), cfg)
+	c, err := startCluster(b.Context(), b, cfg)
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, c.Close()) })
 	p, err := c.StartProducer(b.Context(), pocketmq.ProducerConfig{})

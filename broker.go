@@ -153,6 +153,7 @@ type brokerRun struct {
 	waiters   *longpoll.Waiters
 	uniqKeys  *message.UniqKeys  // for messages that come without a unique key
 	creating  singleflight.Group // auto-creation, by topic
+	unrouted  atomic.Int64       // topics that are being created by a send and may not be routable yet
 	reg       *registrar
 	listener  protocol.Listener
 	events    *emitter

@@ -39,9 +39,9 @@ func TestANameServerThatMissedSomethingGetsEverything(t *testing.T) {
 			require.NoError(t, c.KillNameServer(1))
 			return func() { require.NoError(t, c.RestartNameServer(t.Context(), 1)) }
 		},
-		"silence": func(_ *testing.T, c *pocketmq.Cluster) func() {
-			c.Network().Drop("broker-a/0", "ns-1")
-			return func() { c.Network().HealAll() }
+		"silence": func(t *testing.T, c *pocketmq.Cluster) func() {
+			links(t, c).Drop("broker-a/0", "ns-1")
+			return func() { links(t, c).HealAll() }
 		},
 		"the answer was lost": func(_ *testing.T, c *pocketmq.Cluster) func() {
 			return c.Inject(pocketmq.Fault{Code: protocol.CodeRegisterBroker, Node: "ns-1", DropReply: true}).Remove

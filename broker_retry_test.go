@@ -43,6 +43,7 @@ var (
 )
 
 func TestASentBackMessageGoesUpTheLevelsAndThenToTheDeadLetters(t *testing.T) {
+	ofMemory(t, "its probe is silent for longer than other connections last")
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 		conn := dial(t, c, "broker-a")
@@ -82,6 +83,7 @@ func TestASentBackMessageGoesUpTheLevelsAndThenToTheDeadLetters(t *testing.T) {
 }
 
 func TestDR03_DeadLettersShowAtOnce(t *testing.T) {
+	ofMemory(t, "its probe is silent for longer than other connections last")
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 		conn := dial(t, c, "broker-a")
@@ -227,6 +229,7 @@ func TestASentBackMessageIsAnsweredWhenItIsAsSafeAsAProducers(t *testing.T) {
 }
 
 func TestAnOrdinarySendToARetryTopic(t *testing.T) {
+	ofMemory(t, "its probe is silent for longer than other connections last")
 	bubble(t, func(t *testing.T) {
 		dir := t.TempDir()
 		configureGroup(t, dir, "g", func(c *protocol.GroupConfig) { c.RetryMaxTimes = 3 })

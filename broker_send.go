@@ -120,12 +120,15 @@ func (s *brokerSession) sendTopic(q *protocol.SendMessageRequest) (topic protoco
 	if message.IsRetryTopic(q.Topic) && !q.Batch { // a batch is refused later
 		return s.redirect(q)
 	}
-	if topic, ok := s.topics.Get(q.Topic); ok {
+	if topic, ok := s.topics.Get(q.Topic); ok && s.unrouted.Load() == 0 { // in this order: what is unrouted is not in the table before it counts
 		return topic, false, nil
 	}
 	// Concurrent first sends make the topic once, and all of them wait until it
-	// is routable: their producers' next lookups would miss it otherwise.
+	// is routable: their producers' next lookups would miss it otherwise. So does
+	// one that comes while the first waits, another attempt of the same sender say.
 	v, err, _ := s.creating.Do(q.Topic, func() (any, error) {
+		s.unrouted.Add(1)
+		defer s.unrouted.Add(-1)
 		topic, created, err := s.topics.AutoCreate(time.Now(), q.Topic, q.DefaultTopic, q.DefaultTopicQueues)
 		if err != nil || !created {
 			return topic, err

@@ -21,6 +21,7 @@ import (
 // asserted at the tick that the rules give.
 
 func TestStartAndCloseTakeNoVirtualTime(t *testing.T) {
+	ofMemory(t, "connections have timers of a millisecond")
 	for name, dir := range map[string]bool{"throwaway": false, "real folder": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -29,7 +30,7 @@ func TestStartAndCloseTakeNoVirtualTime(t *testing.T) {
 				if dir {
 					cfg.Dir = t.TempDir()
 				}
-				c, err := pocketmq.StartCluster(t.Context(), cfg)
+				c, err := startCluster(t.Context(), t, cfg)
 				require.NoError(t, err)
 				assert.Zero(t, time.Since(begin), "StartCluster")
 
@@ -93,7 +94,7 @@ func TestSilentBrokerExpiresAtTheFirstScanLaterThan120s(t *testing.T) {
 					NameServers: 2, Topics: map[string]int{"T": 1}, Timings: tc.timings, OnEvent: events.add,
 				})
 				sleepUntil(start.Add(45 * time.Second))
-				c.Network().Drop("broker-a/0", "ns-0")
+				links(t, c).Drop("broker-a/0", "ns-0")
 
 				sleepUntil(start.Add(tc.want - 1))
 				assert.Len(t, c.NameServer(0).Status().Brokers, 1, "just before the scan")
@@ -114,7 +115,7 @@ func TestSilentBrokerExpiresAtTheFirstScanLaterThan120s(t *testing.T) {
 				assert.ErrorIs(t, err, pocketmq.ErrNoRoute)
 
 				// It is back with its next registration.
-				c.Network().HealAll()
+				links(t, c).HealAll()
 				sleepUntil(start.Add(180*time.Second - 1))
 				_, err = admin.Route(t.Context(), "T")
 				assert.ErrorIs(t, err, pocketmq.ErrNoRoute)
@@ -144,14 +145,14 @@ func TestBrokerWhoseConnectionBreaksIsDroppedAtOnce(t *testing.T) {
 		start := time.Now()
 		c := run(t, pocketmq.ClusterConfig{OnEvent: events.add})
 		sleepUntil(start.Add(45 * time.Second))
-		c.Network().Cut("broker-a/0", "ns-0")
+		links(t, c).Cut("broker-a/0", "ns-0")
 		synctest.Wait()
 		gone := eventsOf[pocketmq.BrokerExpired](&events)
 		require.Len(t, gone, 1)
 		assert.Equal(t, start.Add(45*time.Second), gone[0].Time)
 		assert.Equal(t, "connection closed", gone[0].Reason)
 
-		c.Network().HealAll()
+		links(t, c).HealAll()
 		sleepUntil(start.Add(60*time.Second - 1))
 		assert.Empty(t, c.NameServer(0).Status().Brokers)
 		sleepUntil(start.Add(60 * time.Second))
@@ -172,7 +173,7 @@ func TestSilentMemberLeavesAtTheFirstScanLaterThan120s(t *testing.T) {
 		require.Len(t, other.Assignment(), 2)
 
 		sleepUntil(start.Add(45 * time.Second))
-		c.Network().Drop(silent.ClientID(), "broker-a/0")
+		links(t, c).Drop(silent.ClientID(), "broker-a/0")
 		// Its last heartbeat is that of second 33; the broker scans at 10, 20, ...
 		// 150, 160.
 		left := start.Add(160 * time.Second)
@@ -197,16 +198,20 @@ func TestSilentMemberLeavesAtTheFirstScanLaterThan120s(t *testing.T) {
 		re := eventsOf[pocketmq.Rebalanced](&events)
 		assert.Equal(t, left, re[len(re)-1].Time)
 		assert.Equal(t, "members changed", re[len(re)-1].Reason)
-		c.Network().HealAll()
+		links(t, c).HealAll()
 	})
 }
 
 func TestRebalanceInTheInstantAMemberJoinsOrLeaves(t *testing.T) {
-	leave := map[string]func(*pocketmq.Cluster, *pocketmq.Consumer) error{
-		"close":    func(_ *pocketmq.Cluster, co *pocketmq.Consumer) error { return co.Close() },
-		"shutdown": func(_ *pocketmq.Cluster, co *pocketmq.Consumer) error { return co.Shutdown(context.Background()) },
-		"connection lost": func(c *pocketmq.Cluster, co *pocketmq.Consumer) error {
-			c.Network().Cut(co.ClientID(), "broker-a/0")
+	leave := map[string]func(*testing.T, *pocketmq.Cluster, *pocketmq.Consumer) error{
+		"close": func(_ *testing.T, _ *pocketmq.Cluster, co *pocketmq.Consumer) error { return co.Close() },
+		"shutdown": func(_ *testing.T, _ *pocketmq.Cluster, co *pocketmq.Consumer) error {
+			return co.Shutdown(context.Background())
+		},
+		"connection lost": func(t *testing.T, c *pocketmq.Cluster, co *pocketmq.Consumer) error {
+			n := links(t, c)
+			n.Cut(co.ClientID(), "broker-a/0")
+			t.Cleanup(n.HealAll)
 			return nil
 		},
 	}
@@ -229,7 +234,7 @@ func TestRebalanceInTheInstantAMemberJoinsOrLeaves(t *testing.T) {
 
 				time.Sleep(4 * time.Second)
 				left := time.Now()
-				require.NoError(t, leave(c, second))
+				require.NoError(t, leave(t, c, second))
 				synctest.Wait()
 				assert.Len(t, first.Assignment(), 4)
 				assert.Equal(t, left, time.Now())
@@ -246,7 +251,6 @@ func TestRebalanceInTheInstantAMemberJoinsOrLeaves(t *testing.T) {
 				require.Len(t, leaves, 1)
 				assert.Equal(t, left, leaves[0].Time)
 				assert.Equal(t, second.ClientID(), leaves[0].Client)
-				c.Network().HealAll()
 			})
 		})
 	}
@@ -262,10 +266,10 @@ func TestLostNoticeIsRepairedAtTheNextRebalanceTick(t *testing.T) {
 		first := consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), Handler: in.handler("1")})
 
 		sleepUntil(start.Add(5 * time.Second))
-		c.Network().CutOneWay("broker-a/0", first.ClientID())
+		links(t, c).CutOneWay("broker-a/0", first.ClientID())
 		second := consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), Handler: in.handler("2")})
 		synctest.Wait()
-		c.Network().HealAll()
+		links(t, c).HealAll()
 		assert.Len(t, second.Assignment(), 2)
 
 		sleepUntil(start.Add(20*time.Second - 1))

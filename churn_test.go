@@ -184,6 +184,7 @@ func newChurn(t *testing.T, seed uint64, kind churnKind, virtual bool) *churn {
 func (c *churn) run() {
 	c.begin = time.Now()
 	c.cluster = run(c.t, pocketmq.ClusterConfig{Groups: groups(churnBrokers...), Topics: map[string]int{churnTopic: churnQueues}, Timings: c.tm})
+	links(c.t, c.cluster) // it is about them
 	defer func() {
 		if c.t.Failed() {
 			c.t.Logf("steps:\n%s", strings.Join(c.story, "\n"))
@@ -362,7 +363,7 @@ func (c *churn) silence() bool { return c.virtual || c.messages >= churnLarge &&
 // die ends a member as a crash of its process, or of its machine, would: brokers
 // see its connections break, or see nothing.
 func (c *churn) die(co *pocketmq.Consumer) {
-	n := c.cluster.Network()
+	n := links(c.t, c.cluster)
 	kind := "cut"
 	if c.rnd.IntN(2) == 0 && c.silence() {
 		kind = "drop"
@@ -391,7 +392,7 @@ func (c *churn) fault(client, broker, kind string) *churnFault {
 // disturb takes the link between a member and a broker away, or makes it slow, for
 // a while.
 func (c *churn) disturb(client string) {
-	n := c.cluster.Network()
+	n := links(c.t, c.cluster)
 	broker := churnBrokers[c.rnd.IntN(len(churnBrokers))]
 	node := broker + "/0"
 	lasts := c.upTo(4 * c.period)
@@ -429,7 +430,7 @@ func (c *churn) disturb(client string) {
 // concurrent group that between a broker and the name server, too: then a route
 // loses the broker.
 func (c *churn) unhook() {
-	n := c.cluster.Network()
+	n := links(c.t, c.cluster)
 	node := churnBrokers[c.rnd.IntN(len(churnBrokers))] + "/0"
 	to := ""
 	if !c.orderly && c.rnd.IntN(2) == 0 {

@@ -104,7 +104,7 @@ func within(t *testing.T, d time.Duration, what string, f func() error) error {
 
 func TestProducerCloseCutsAShutdownShort(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		c, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 		require.NoError(t, err)
 		p, release := blockedCallback(t, c)
 		shut := make(chan error, 1)
@@ -125,7 +125,7 @@ func TestProducerCloseCutsAShutdownShort(t *testing.T) {
 
 func TestCloseIsNilOnceABlockedCallbackHasReturned(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		c, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 		require.NoError(t, err)
 		p, release := blockedCallback(t, c)
 		check(t, c)
@@ -390,7 +390,7 @@ func TestARegistrationThatRacesWithTheEndOfItsSessionLeavesNoRoute(t *testing.T)
 
 func TestAClientThatDidNotStartIsNil(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		c, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 		require.NoError(t, err)
 		handler := (&inbox{}).handler("")
 		producer(t, c, pocketmq.ProducerConfig{Group: "g", InstanceName: "one"})

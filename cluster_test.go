@@ -21,6 +21,7 @@ import (
 )
 
 func TestTheZeroClusterIsOneNameServerAndOneBroker(t *testing.T) {
+	ofMemory(t, "the zero cluster is in memory")
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{})
 		b := c.Broker("broker-a", 0)
@@ -63,7 +64,7 @@ func TestAClusterMayHaveTheTopicForTraces(t *testing.T) {
 		route, err := c.Admin().Route(t.Context(), "RMQ_SYS_TRACE_TOPIC")
 		require.NoError(t, err)
 		assert.Equal(t, 2, route.Queues[0].WriteQueues)
-		_, err = pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"SELF_TEST_TOPIC": 1}})
+		_, err = startCluster(t.Context(), t, pocketmq.ClusterConfig{Topics: map[string]int{"SELF_TEST_TOPIC": 1}})
 		require.ErrorIs(t, err, pocketmq.ErrIllegalName)
 	})
 }
@@ -331,7 +332,7 @@ func TestStartClusterThatFailsLeavesNothing(t *testing.T) {
 				taken.Broker("broker-a", 0).Addr(),
 			},
 		} {
-			c, err := pocketmq.StartCluster(tc.ctx, tc.cfg)
+			c, err := startCluster(tc.ctx, t, tc.cfg)
 			assert.Nil(t, c, name)
 			require.Error(t, err, name)
 			assert.ErrorContains(t, err, tc.names, name)
@@ -342,7 +343,7 @@ func TestStartClusterThatFailsLeavesNothing(t *testing.T) {
 		data, err := os.ReadFile(file)
 		require.NoError(t, err)
 		assert.Equal(t, "x", string(data))
-		_, err = pocketmq.StartCluster(cancelled, pocketmq.ClusterConfig{})
+		_, err = startCluster(cancelled, t, pocketmq.ClusterConfig{})
 		assert.ErrorIs(t, err, context.Canceled)
 		require.NoError(t, used.Broker("broker-a", 0).Check(t.Context()), "those that ran are not disturbed")
 	})
@@ -460,7 +461,7 @@ func TestOneLifeForEverything(t *testing.T) {
 func TestCloseDuringASlowStart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
-		c.Network().Delay("*", "*", 10*time.Second)
+		links(t, c).Delay("*", "*", 10*time.Second)
 		co, err := pocketmq.NewConsumer(pocketmq.ConsumerConfig{
 			Group: "g", NameServers: c.NameServerAddrs(), Transport: c.Transport(), Subscriptions: all("T"),
 			Handler: func(context.Context, []*pocketmq.MessageExt) error { return nil },
@@ -479,13 +480,13 @@ func TestCloseDuringASlowStart(t *testing.T) {
 			assert.ErrorIs(t, <-started, pocketmq.ErrClosed, name)
 			assert.LessOrEqual(t, time.Since(begin), time.Second, "%s: Close does not wait for the link", name)
 		}
-		c.Network().HealAll()
+		links(t, c).HealAll()
 	})
 }
 
 func TestClosingAClusterTwiceOrConcurrently(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}, Dir: t.TempDir()})
+		c, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}, Dir: t.TempDir()})
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		for i := range 8 {

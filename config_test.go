@@ -96,6 +96,7 @@ func (e *errorTexts) add(name string, err error) {
 // The texts of errors are part of the product: testdata/errors.txt has them,
 // with what errors.Is and errors.As find in each.
 func TestErrorTexts(t *testing.T) {
+	ofMemory(t, "in memory an error names the node it is about, elsewhere its address")
 	got := &errorTexts{text: make(map[string]string)}
 	for _, collect := range []func(t *testing.T, e *errorTexts){
 		configErrors, nameErrors, folderErrors, routeErrors, sendErrors, avoidErrors, answeredErrors, lifeErrors, clusterErrors, damageErrors, queryErrors, nameServerErrors,
@@ -117,7 +118,7 @@ func TestErrorTexts(t *testing.T) {
 
 func configErrors(t *testing.T, e *errorTexts) {
 	net := pocketmq.InMemory()
-	_, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{
+	_, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{
 		Name: "my cluster", NameServers: 2, NameServerAddrs: []string{"localhost:9876"},
 		Topics:  map[string]int{"orders": 0, "a/b": 4, "many": 70000},
 		Timings: pocketmq.Timings{Rebalance: -1, DelayLevels: []time.Duration{time.Second, 0}},
@@ -149,12 +150,12 @@ func configErrors(t *testing.T, e *errorTexts) {
 		_, err = pocketmq.NewBroker(cfg)
 		e.add("config: broker, "+name, err)
 	}
-	_, err = pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Groups: []pocketmq.BrokerGroup{
+	_, err = startCluster(t.Context(), t, pocketmq.ClusterConfig{Groups: []pocketmq.BrokerGroup{
 		{Name: "broker-a", Addrs: []string{"0.0.0.0:10911"}},
 		{Name: "broker-b", Addrs: []string{"0.0.0.0:10921"}, Config: pocketmq.BrokerConfig{AdvertiseAddr: "192.0.2.7:10921"}},
 	}})
 	e.add("config: cluster, wildcards", err)
-	_, err = pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Transport: pocketmq.TCP("0.0.0.0")})
+	_, err = startCluster(t.Context(), t, pocketmq.ClusterConfig{Transport: pocketmq.TCP("0.0.0.0")})
 	e.add("config: cluster, a wildcard of the transport", err)
 	_, err = pocketmq.NewBroker(pocketmq.BrokerConfig{})
 	e.add("config: broker, nothing set", err)
@@ -217,7 +218,7 @@ func folderErrors(t *testing.T, e *errorTexts) {
 	}
 	run(t, pocketmq.ClusterConfig{Dir: root})
 	e.add("folder: in use by another broker", open("DefaultCluster", "broker-a", "broker-a-0"))
-	_, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Dir: root})
+	_, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{Dir: root})
 	e.add("folder: in use by another cluster", err)
 
 	require.NoError(t, open("DefaultCluster", "broker-b", "b"))
@@ -233,7 +234,7 @@ func folderErrors(t *testing.T, e *errorTexts) {
 	require.NoError(t, os.WriteFile(filepath.Join(root, "photos", "cat.jpg"), []byte("x"), 0o600))
 	e.add("folder: not ours", open("DefaultCluster", "broker-a", "photos"))
 	e.add("folder: a file", open("DefaultCluster", "broker-a", "photos/cat.jpg"))
-	_, err = pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Dir: filepath.Join(root, "photos", "cat.jpg")})
+	_, err = startCluster(t.Context(), t, pocketmq.ClusterConfig{Dir: filepath.Join(root, "photos", "cat.jpg")})
 	e.add("folder: a cluster's is a file", err)
 }
 
@@ -460,7 +461,7 @@ func clusterErrors(t *testing.T, e *errorTexts) {
 	e.add("fault: wait after remove", h.Wait(t.Context(), 1000))
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := pocketmq.StartCluster(cancelled, pocketmq.ClusterConfig{})
+	_, err := startCluster(cancelled, t, pocketmq.ClusterConfig{})
 	e.add("cluster: start with a cancelled context", err)
 	require.NoError(t, c.Close())
 	_, err = c.StartProducer(t.Context(), pocketmq.ProducerConfig{})
@@ -470,7 +471,7 @@ func clusterErrors(t *testing.T, e *errorTexts) {
 func damageErrors(t *testing.T, e *errorTexts) {
 	root := t.TempDir()
 	e.replace = append(e.replace, root, "$DIR")
-	c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{
+	c, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{
 		Dir: root, Topics: map[string]int{"T": 1},
 		Groups: []pocketmq.BrokerGroup{{Name: "broker-a", Config: pocketmq.BrokerConfig{Flush: pocketmq.SyncFlush}}},
 	})
@@ -495,7 +496,7 @@ func damageErrors(t *testing.T, e *errorTexts) {
 }
 
 func TestEveryConfigViolationIsListedAtOnce(t *testing.T) {
-	_, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{
+	_, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{
 		Name: "a/b", NameServers: -1, NameServerAddrs: nil, Topics: map[string]int{"T": -1, "../x": 1},
 		Groups:  []pocketmq.BrokerGroup{{Name: "x"}, {Name: "x"}, {Name: "y", Config: pocketmq.BrokerConfig{Dir: "d", Name: "n"}}},
 		Timings: pocketmq.Timings{Rebalance: -1, RouteRefresh: -1},

@@ -132,7 +132,7 @@ func crashOnce(t *testing.T, rnd *rand.Rand, dir string, flush pocketmq.FlushMod
 
 func verifyCrash(t *testing.T, dir string, flush pocketmq.FlushMode, acked map[pocketmq.MessageQueue]map[int64]string, what string) {
 	t.Helper()
-	c, err := pocketmq.StartCluster(t.Context(), crashConfig(dir, flush))
+	c, err := startCluster(t.Context(), t, crashConfig(dir, flush))
 	require.NoError(t, err, what)
 	assert.NoError(t, c.Broker("broker-a", 0).Check(t.Context()), what)
 	for q, offsets := range acked {
@@ -158,7 +158,7 @@ func TestCrashChild(t *testing.T) {
 		return // not in a child
 	}
 	ctx := context.Background()
-	c, err := pocketmq.StartCluster(ctx, crashConfig(dir, flush))
+	c, err := startCluster(ctx, t, crashConfig(dir, flush))
 	require.NoError(t, err)
 	p, err := c.StartProducer(ctx, pocketmq.ProducerConfig{})
 	require.NoError(t, err)

@@ -19,7 +19,6 @@ import (
 	"github.com/pocketmq/pocketmq"
 	"github.com/pocketmq/pocketmq/internal/statefile"
 	"github.com/pocketmq/pocketmq/message"
-	"github.com/pocketmq/pocketmq/mqtest"
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
@@ -370,7 +369,7 @@ func BenchmarkRetry(b *testing.B) {
 			cfg := pocketmq.ClusterConfig{Dir: b.TempDir(), Topics: map[string]int{"T": 1},
 				Groups: []pocketmq.BrokerGroup{{Name: "broker-a", Config: pocketmq.BrokerConfig{Flush: flush}}}}
 			cfg.Timings.DelayLevels = []time.Duration{time.Millisecond}
-			c := mqtest.Run(b, cfg)
+			c := run(b, cfg)
 			conn := dial(b, c, "broker-a")
 			heartbeat(b, conn, "g", protocol.Clustering)
 			m := sendOne(b, c, &pocketmq.Message{Body: benchBody(128)})

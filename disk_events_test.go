@@ -74,7 +74,7 @@ func TestEventsTellOfDamage(t *testing.T) {
 		var log eventLog
 		cfg := oneQueue(t, pocketmq.BrokerConfig{CommitLogFileSize: 4 << 10})
 		cfg.OnEvent = log.add
-		c, err := pocketmq.StartCluster(t.Context(), cfg) // mqtest would report the damage
+		c, err := startCluster(t.Context(), t, cfg) // mqtest would report the damage
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, c.Close()) }()
 		p, err := c.StartProducer(t.Context(), pocketmq.ProducerConfig{})
@@ -154,7 +154,7 @@ func TestABrokerWhoseFreeBytesHangsCloses(t *testing.T) {
 }
 
 func TestFreeBytesNeedsAFolderThatIsKept(t *testing.T) {
-	_, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Groups: []pocketmq.BrokerGroup{{
+	_, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{Groups: []pocketmq.BrokerGroup{{
 		Name: "broker-a", Config: pocketmq.BrokerConfig{FreeBytes: func(string) (int64, error) { return 0, errors.New("x") }},
 	}}})
 	require.ErrorIs(t, err, pocketmq.ErrInvalidConfig)

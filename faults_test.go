@@ -182,7 +182,7 @@ func TestFaultWait(t *testing.T) {
 func TestACutLinkAsTheCallerSeesIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
-		n, b := c.Network(), c.Broker("broker-a", 0)
+		n, b := links(t, c), c.Broker("broker-a", 0)
 		conn := dial(t, c, "broker-a")
 		held := make(chan error, 1)
 		begin := time.Now()
@@ -243,7 +243,7 @@ func TestLinkFaultsAsProducersSeeThem(t *testing.T) {
 				require.NoError(t, err)
 				_, err = p.Queues(t.Context(), "T") // the route too
 				require.NoError(t, err)
-				tc.fault(c.Network(), p.ClientID())
+				tc.fault(links(t, c), p.ClientID())
 				begin := time.Now()
 				_, err = p.Send(t.Context(), text("T", "x"))
 				assert.Equal(t, tc.took, time.Since(begin))
@@ -253,7 +253,7 @@ func TestLinkFaultsAsProducersSeeThem(t *testing.T) {
 					assert.ErrorIs(t, err, tc.err)
 				}
 				time.Sleep(65 * time.Second) // past the next heartbeat and its attempt to dial
-				c.Network().HealAll()
+				links(t, c).HealAll()
 				assert.Len(t, queueContent(t, c, queue("T", "broker-a", 0)), tc.stored)
 				_, err = p.Send(t.Context(), text("T", "x"))
 				assert.NoError(t, err, "healed")
@@ -286,7 +286,7 @@ func TestConsumersSurviveLinkFaults(t *testing.T) {
 				}
 				send(20)
 				time.Sleep(10 * time.Second)
-				fault(c.Network(), co.ClientID())
+				fault(links(t, c), co.ClientID())
 				send(20)
 				synctest.Wait()
 				from := make(map[string]int)
@@ -299,7 +299,7 @@ func TestConsumersSurviveLinkFaults(t *testing.T) {
 				}
 				time.Sleep(5 * time.Minute) // it is silent for so long that it leaves the group
 				send(20)
-				c.Network().HealAll()
+				links(t, c).HealAll()
 				time.Sleep(2 * time.Minute)
 				synctest.Wait()
 				got := in.bodies()

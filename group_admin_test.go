@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pocketmq/pocketmq"
-	"github.com/pocketmq/pocketmq/mqtest"
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
@@ -45,7 +44,7 @@ func sendTo(t *testing.T, p *pocketmq.Producer, topic string, from, n int) {
 
 func TestCP03_ResetActsAtOnceOnARunningConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := mqtest.Run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 		p, q := producer(t, c, pocketmq.ProducerConfig{}), queue("T", "broker-a", 0)
 		sendNumbered(t, p, 0, 100, 0)
 		var in inbox
@@ -87,7 +86,7 @@ func TestCP03_ResetActsAtOnceOnARunningConsumer(t *testing.T) {
 
 func TestCP03_WhatAHandlerHoldsDuringAResetDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := mqtest.Run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 		p, q := producer(t, c, pocketmq.ProducerConfig{}), queue("T", "broker-a", 0)
 		sendNumbered(t, p, 0, 100, 0)
 		var in inbox
@@ -135,20 +134,20 @@ func TestCP03_WhatAHandlerHoldsDuringAResetDoesNotCount(t *testing.T) {
 func TestCP03_ResetHoldsForMembersThatCannotPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		c := mqtest.Run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}, Dir: dir})
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}, Dir: dir})
 		p, q := producer(t, c, pocketmq.ProducerConfig{}), queue("T", "broker-a", 0)
 		sendNumbered(t, p, 0, 100, 0)
 		var in inbox
 		co := consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: map[string]pocketmq.Filter{"T": {}}, Handler: in.handler("c")})
 		time.Sleep(10 * time.Second)
-		c.Network().CutOneWay(co.ClientID(), "broker-a/0") // nothing of it arrives
+		links(t, c).CutOneWay(co.ClientID(), "broker-a/0") // nothing of it arrives
 		require.NoError(t, c.Admin().SetOffset(t.Context(), "g", q, 60))
 		synctest.Wait()
 		assert.EqualValues(t, 60, committedOf(t, c, "g", q))
 		require.NoError(t, c.Kill("broker-a", 0)) // at once: it has been written
 		require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
 		assert.EqualValues(t, 60, committedOf(t, c, "g", q))
-		c.Network().HealAll()
+		links(t, c).HealAll()
 		time.Sleep(time.Minute)
 		assert.Len(t, in.arrivals(), 140)
 		assert.EqualValues(t, 100, committedOf(t, c, "g", q))
@@ -170,7 +169,7 @@ func TestCP04_RecreatedTopicStartsFresh(t *testing.T) {
 // recreate deletes a topic of which 50 messages have been consumed, and makes it
 // again.
 func recreate(t *testing.T, running, restart bool, pause time.Duration) {
-	c := mqtest.Run(t, pocketmq.ClusterConfig{NameServers: 2, Groups: []pocketmq.BrokerGroup{{Name: "broker-a"}, {Name: "broker-b"}}})
+	c := run(t, pocketmq.ClusterConfig{NameServers: 2, Groups: []pocketmq.BrokerGroup{{Name: "broker-a"}, {Name: "broker-b"}}})
 	admin := c.Admin()
 	create := func() {
 		require.NoError(t, admin.CreateTopic(t.Context(), pocketmq.TopicConfig{Name: "T", ReadQueues: 2}))
@@ -216,6 +215,7 @@ func recreate(t *testing.T, running, restart bool, pause time.Duration) {
 			require.NoError(t, c.Kill(b, 0))
 			require.NoError(t, c.Restart(t.Context(), b, 0))
 		}
+		sleepUntil(time.Now().Add(10 * time.Millisecond)) // clients have seen that connections have ended
 	}
 	time.Sleep(pause)
 	create()
@@ -246,7 +246,7 @@ func recreate(t *testing.T, running, restart bool, pause time.Duration) {
 
 func TestHeldPullOfADeletedTopicAnswersAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := mqtest.Run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 		conn := dial(t, c, "broker-a")
 		done := make(chan error, 1)
 		begin := time.Now()

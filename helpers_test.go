@@ -2,6 +2,7 @@ package pocketmq_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io/fs"
 	"net/netip"
@@ -45,7 +46,59 @@ func inBubbles(t *testing.T, f func(t *testing.T, over pocketmq.Transport)) {
 // bubble it has RocketMQ's timings.
 func run(t testing.TB, cfg pocketmq.ClusterConfig) *pocketmq.Cluster {
 	t.Helper()
-	return mqtest.Run(t, cfg)
+	return mqtest.Run(t, over(t, cfg))
+}
+
+// transport is what clusters of tests talk over that do not say so themselves.
+var transport = flag.String("transport", "memory", "what clusters of tests talk over: memory, frames on pipes, or tcp (then tests in virtual time are skipped)")
+
+// over lets a cluster that says nothing of its transport have that of the flag.
+func over(t testing.TB, cfg pocketmq.ClusterConfig) pocketmq.ClusterConfig {
+	if cfg.Transport != nil {
+		return cfg
+	}
+	switch *transport {
+	case "pipes":
+		cfg.Transport = remoting.NewTransport("127.0.0.1", pipenet.New())
+	case "tcp":
+		if virtual := time.Now().Year() == 2000; virtual {
+			t.Skip("a bubble's time stands still while somebody waits for a socket")
+		}
+		cfg.Transport = pocketmq.TCP("127.0.0.1")
+	case "memory":
+	default:
+		t.Fatalf("-transport is memory, pipes or tcp, not %q", *transport)
+	}
+	return cfg
+}
+
+// ofMemory ends a test that is about clusters in memory.
+func ofMemory(t testing.TB, why string) {
+	t.Helper()
+	if *transport != "memory" {
+		t.Skip(why)
+	}
+}
+
+// startCluster is pocketmq.StartCluster over the transport of the flag.
+func startCluster(ctx context.Context, t testing.TB, cfg pocketmq.ClusterConfig) (*pocketmq.Cluster, error) {
+	t.Helper()
+	c, err := pocketmq.StartCluster(ctx, over(t, cfg))
+	if err == nil && c.Network() == nil {
+		t.Cleanup(func() { _ = c.Close() }) // the test may end at links; it looks at the error of its own Close
+	}
+	return c, err
+}
+
+// links are what can be broken between the members of c. Over other transports than
+// memory there are none, and the test ends here.
+func links(t testing.TB, c *pocketmq.Cluster) *pocketmq.MemoryNetwork {
+	t.Helper()
+	n := c.Network()
+	if n == nil {
+		t.Skip("only a MemoryNetwork has links that can be broken")
+	}
+	return n
 }
 
 // stop checks the brokers of c that still run, then closes it.

@@ -298,7 +298,7 @@ func TestPR05_NobodyConfiguresAServerRemotely(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{})
 		_, err := net.DialTimeout("tcp", c.Broker("broker-a", 0).Addr(), time.Second)
 		assert.Error(t, err, "a cluster is in memory unless it is given another transport")
-		_, err = pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Transport: pocketmq.TCP("")})
+		_, err = startCluster(t.Context(), t, pocketmq.ClusterConfig{Transport: pocketmq.TCP("")})
 		assert.ErrorIs(t, err, pocketmq.ErrInvalidConfig)
 		c = run(t, pocketmq.ClusterConfig{Transport: overTCP()})
 		for _, addr := range append(c.NameServerAddrs(), c.Broker("broker-a", 0).Addr()) {

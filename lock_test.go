@@ -120,10 +120,10 @@ func TestALockThatAMemberCountsOnIsAtItsBroker(t *testing.T) {
 					return consumer(t, c, pocketmq.ConsumerConfig{Group: "g", InstanceName: name, Subscriptions: all("T"), Orderly: true, Handler: in.handler(name)})
 				}
 				other, co := start("other"), start("m")
-				c.Network().Delay(co.ClientID(), "broker-a/0", 1200*time.Millisecond)
+				links(t, c).Delay(co.ClientID(), "broker-a/0", 1200*time.Millisecond)
 				require.NoError(t, other.Shutdown(t.Context()))
 				time.Sleep(healed)
-				c.Network().HealAll()
+				links(t, c).HealAll()
 				for range 200 {
 					time.Sleep(50 * time.Millisecond)
 					synctest.Wait()

@@ -156,10 +156,10 @@ func TestPR04_ClientsRefuseIllegalNames(t *testing.T) {
 				_, err = c.StartProducer(t.Context(), pocketmq.ProducerConfig{Group: name})
 				assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "producer group: %s", what)
 			}
-			_, err = pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{name: 1}})
+			_, err = startCluster(t.Context(), t, pocketmq.ClusterConfig{Topics: map[string]int{name: 1}})
 			assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "cluster topic: %s", what)
 			if name != "" {
-				_, err = pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Groups: groups(name)})
+				_, err = startCluster(t.Context(), t, pocketmq.ClusterConfig{Groups: groups(name)})
 				assert.ErrorIs(t, err, pocketmq.ErrIllegalName, "broker group: %s", what)
 			}
 		}
@@ -176,7 +176,7 @@ func TestARefusedFolderIsLeftAsItWas(t *testing.T) {
 		require.NoError(t, os.MkdirAll(mine, 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(mine, "thesis.txt"), []byte("precious"), 0o600))
 		before := tree(t, root)
-		_, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Dir: root})
+		_, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{Dir: root})
 		require.Error(t, err)
 		assert.ErrorContains(t, err, mine)
 		assert.Equal(t, before, tree(t, root))

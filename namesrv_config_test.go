@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -139,7 +140,7 @@ func TestANameServerRefusesABrokenKVConfig(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(data, "namesrv", "ns-1"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(data, "namesrv", "ns-1", "kvConfig.json"), []byte("nonsense"), 0o644))
-	_, err = pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{NameServers: 2, Dir: data})
+	_, err = startCluster(t.Context(), t, pocketmq.ClusterConfig{NameServers: 2, Dir: data})
 	assert.ErrorContains(t, err, filepath.Join("ns-1", "kvConfig.json"))
 	entries, err := os.ReadDir(data)
 	require.NoError(t, err)
@@ -183,7 +184,11 @@ func TestKVConfigFromStrangersIsBoundedAndClipped(t *testing.T) {
 		assert.ErrorContains(t, err, "No config item, Namespace: N")
 		_, err = getKV(conn, "N", "k")
 		assert.ErrorContains(t, err, "No config item, Namespace: N Key: k")
-		_, err = conn.PutKVConfig(t.Context(), &protocol.PutKVConfigRequest{Namespace: "N", Key: "k", Value: string(make([]byte, 3<<20))})
+		for i := range 2 {
+			_, err = conn.PutKVConfig(t.Context(), &protocol.PutKVConfigRequest{Namespace: "N", Key: fmt.Sprint("k", i), Value: strings.Repeat("x", 900<<10)})
+			require.NoError(t, err)
+		}
+		_, err = conn.PutKVConfig(t.Context(), &protocol.PutKVConfigRequest{Namespace: "N", Key: "k", Value: strings.Repeat("x", 900<<10)})
 		assert.ErrorIs(t, err, &pocketmq.Error{Code: protocol.SystemError})
 		assert.ErrorContains(t, err, "at most 2097152 are allowed")
 		synctest.Wait()

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pocketmq/pocketmq"
-	"github.com/pocketmq/pocketmq/mqtest"
 	"github.com/pocketmq/pocketmq/remoting"
 )
 
@@ -71,7 +70,7 @@ func TestNameServerCommandsOverTCP(t *testing.T) {
 
 func nameServerCommands(t *testing.T, form remoting.Serialize) {
 	dir := t.TempDir()
-	c := mqtest.Run(t, pocketmq.ClusterConfig{Transport: pocketmq.TCP("127.0.0.1"), Dir: dir, Topics: map[string]int{"T": 4}})
+	c := run(t, pocketmq.ClusterConfig{Transport: pocketmq.TCP("127.0.0.1"), Dir: dir, Topics: map[string]int{"T": 4}})
 	broker := c.Broker("broker-a", 0).Addr()
 	conn := rawDial(t, c.NameServerAddrs()[0], form)
 	ok := func(f *remoting.Frame) *remoting.Frame {

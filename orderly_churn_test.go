@@ -176,12 +176,12 @@ func orderlyChurn(t *testing.T, seed uint64) {
 			co := members[rnd.IntN(len(members))]
 			broker := brokers[rnd.IntN(3)] + "/0"
 			if rnd.IntN(2) == 0 {
-				c.Network().Cut(co.ClientID(), broker)
+				links(t, c).Cut(co.ClientID(), broker)
 			} else {
-				c.Network().Drop(co.ClientID(), broker)
+				links(t, c).Drop(co.ClientID(), broker)
 			}
 			time.Sleep(time.Duration(rnd.IntN(20_000)) * time.Millisecond)
-			c.Network().HealAll()
+			links(t, c).HealAll()
 		}
 		time.Sleep(time.Duration(rnd.IntN(15_000)) * time.Millisecond)
 	}

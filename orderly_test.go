@@ -208,9 +208,9 @@ func TestOL02_AStoppedOrderlyConsumerGivesItsQueuesBack(t *testing.T) {
 // connections break, and hear no more of it.
 func vanish(t testing.TB, c *pocketmq.Cluster, co *pocketmq.Consumer) {
 	t.Helper()
-	c.Network().Cut(co.ClientID(), "*")
+	links(t, c).Cut(co.ClientID(), "*")
 	assert.NoError(t, co.Close())
-	c.Network().HealAll()
+	links(t, c).HealAll()
 }
 
 func TestOL01_AfterACrashTheFailedMessageIsFirstAgain(t *testing.T) {
@@ -428,8 +428,8 @@ func TestOrderlyStartsNoHandlerOnALockOfALostBroker(t *testing.T) {
 			require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
 		},
 		"connection lost": func(t *testing.T, c *pocketmq.Cluster, co *pocketmq.Consumer) {
-			c.Network().Cut("broker-a/0", co.ClientID())
-			c.Network().HealAll()
+			links(t, c).Cut("broker-a/0", co.ClientID())
+			links(t, c).HealAll()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

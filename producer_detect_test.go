@@ -29,10 +29,10 @@ func TestTheDetectorAsksEveryThreeSecondsAndFindsOutWhoIsBack(t *testing.T) {
 		sleepUntil(begin.Add(9 * time.Second))
 		assert.Zero(t, asked.Hits(), "nothing was sent: nothing to watch")
 
-		c.Network().Cut(p.ClientID(), "broker-a/0")
+		links(t, c).Cut(p.ClientID(), "broker-a/0")
 		sendUntil(t, p, func() bool { return p.Status().Retried == 1 })
 		assert.False(t, rowOf(t, p, "broker-a").Reachable)
-		c.Network().HealAll()
+		links(t, c).HealAll()
 		for at := 12 * time.Second; at <= 21*time.Second; at += 3 * time.Second {
 			sleepUntil(begin.Add(at - 1))
 			n := asked.Hits()
@@ -45,11 +45,11 @@ func TestTheDetectorAsksEveryThreeSecondsAndFindsOutWhoIsBack(t *testing.T) {
 
 		// A round takes at most 200 ms, and a broker that fails it stays what it was.
 		c.Inject(pocketmq.Fault{Node: "broker-b/0", Code: protocol.CodeGetMaxOffset, Err: busy})
-		c.Network().Drop(p.ClientID(), "broker-a/0")
+		links(t, c).Drop(p.ClientID(), "broker-a/0")
 		sleepUntil(begin.Add(24*time.Second + 200*time.Millisecond))
 		assert.True(t, rowOf(t, p, "broker-a").Reachable)
 		assert.True(t, rowOf(t, p, "broker-b").Reachable)
-		c.Network().HealAll()
+		links(t, c).HealAll()
 	})
 }
 
@@ -59,15 +59,15 @@ func TestASilentBrokerIsAskedWithoutHoldingUpTheOthers(t *testing.T) {
 		p := producer(t, c, pocketmq.ProducerConfig{Fault: detecting(), AttemptTimeout: 100 * time.Millisecond})
 		begin := time.Now()
 		brokersOf(t, p, 3) // sessions with all
-		c.Network().Drop(p.ClientID(), "broker-a/0")
-		c.Network().Drop(p.ClientID(), "broker-b/0")
+		links(t, c).Drop(p.ClientID(), "broker-a/0")
+		links(t, c).Drop(p.ClientID(), "broker-b/0")
 		sendUntil(t, p, func() bool { return p.Status().Retried == 2 })
-		c.Network().Heal(p.ClientID(), "broker-b/0")
+		links(t, c).Heal(p.ClientID(), "broker-b/0")
 		sleepUntil(begin.Add(3 * time.Second))
 		assert.True(t, rowOf(t, p, "broker-b").Reachable, "in the instant of the round")
 		sleepUntil(begin.Add(3*time.Second + 200*time.Millisecond))
 		assert.False(t, rowOf(t, p, "broker-a").Reachable)
-		c.Network().HealAll()
+		links(t, c).HealAll()
 		sleepUntil(begin.Add(6 * time.Second))
 		assert.True(t, rowOf(t, p, "broker-a").Reachable)
 	})
@@ -127,11 +127,11 @@ func TestSetFaultStartsAndStopsTheDetector(t *testing.T) {
 		// Close in the middle of a question.
 		require.NoError(t, p.SetFault(detecting()))
 		brokersOf(t, p, 1)
-		c.Network().Drop(p.ClientID(), "broker-a/0")
+		links(t, c).Drop(p.ClientID(), "broker-a/0")
 		sleep(3*time.Second + 100*time.Millisecond)
 		begin := time.Now()
 		require.NoError(t, p.Close())
 		assert.Zero(t, time.Since(begin))
-		c.Network().HealAll()
+		links(t, c).HealAll()
 	})
 }

@@ -295,7 +295,7 @@ func TestHowAttemptsAreReported(t *testing.T) {
 				_, err := p.Queues(t.Context(), "T")
 				require.NoError(t, err)
 				if tc.cut {
-					c.Network().Cut(p.ClientID(), "broker-a/0")
+					links(t, c).Cut(p.ClientID(), "broker-a/0")
 				}
 				tc.fault.Code = protocol.CodeSendMessage
 				c.Inject(tc.fault)

@@ -173,11 +173,11 @@ func TestRB07_PullConsumersLoseNothingWhenMembersDie(t *testing.T) {
 						assert.NoError(t, co.Close())
 					default: // it falls silent, and polls on what it has
 						members = slices.Delete(members, at, at+1)
-						c.Network().Drop(co.ClientID(), "*")
-						c.Network().Drop("*", co.ClientID())
+						links(t, c).Drop(co.ClientID(), "*")
+						links(t, c).Drop("*", co.ClientID())
 						time.Sleep(time.Duration(rng.IntN(200)) * time.Second)
 						assert.NoError(t, co.Close())
-						c.Network().HealAll()
+						links(t, c).HealAll()
 					}
 				}
 				if len(members) == 0 {
@@ -364,7 +364,7 @@ func TestAPullConsumersCloseDoesNotWaitForSilentBrokers(t *testing.T) {
 		co := puller(t, c, pocketmq.PullConsumerConfig{Subscriptions: all("T")})
 		polled(t, co)
 		polled(t, co)
-		c.Network().Drop(co.ClientID(), "broker-a/0")
+		links(t, c).Drop(co.ClientID(), "broker-a/0")
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -372,16 +372,16 @@ func TestAPullConsumersCloseDoesNotWaitForSilentBrokers(t *testing.T) {
 		assert.Equal(t, time.Second, time.Since(begin))
 		assert.ErrorIs(t, err, pocketmq.ErrUnknownOutcome)
 		assert.ErrorContains(t, err, q.String())
-		c.Network().HealAll()
+		links(t, c).HealAll()
 
 		co = puller(t, c, pocketmq.PullConsumerConfig{Subscriptions: all("T")})
 		polled(t, co)
 		polled(t, co)
-		c.Network().Drop(co.ClientID(), "broker-a/0")
+		links(t, c).Drop(co.ClientID(), "broker-a/0")
 		begin = time.Now()
 		assert.NoError(t, co.Close())
 		assert.LessOrEqual(t, time.Since(begin), 3*time.Second)
-		c.Network().HealAll()
+		links(t, c).HealAll()
 	})
 }
 

@@ -279,12 +279,12 @@ func TestSeek(t *testing.T) {
 
 		// While a broker holds the pull, and its answer is late.
 		synctest.Wait()
-		c.Network().Delay("broker-a/0", co.ClientID(), 200*time.Millisecond)
+		links(t, c).Delay("broker-a/0", co.ClientID(), 200*time.Millisecond)
 		go sendNumbers(t, p, q, 50, 60)
 		time.Sleep(100 * time.Millisecond)
 		require.NoError(t, co.Seek(t.Context(), q, 55))
 		assert.Equal(t, between(55, 60), drained(t, co))
-		c.Network().HealAll()
+		links(t, c).HealAll()
 
 		for _, err := range []error{co.Seek(t.Context(), queue("T", "broker-a", 1), 0), co.SeekTime(t.Context(), queue("U", "broker-a", 0), time.Now())} {
 			assert.ErrorIs(t, err, pocketmq.ErrInvalidConfig)
@@ -716,6 +716,7 @@ func TestASubscribedTopicMayComeLater(t *testing.T) {
 		require.NoError(t, co.Subscribe(t.Context(), "T", pocketmq.Filter{}))
 		assert.Equal(t, []pocketmq.MessageQueue{q}, co.Assignment())
 		sendNumbers(t, p, q, 0, 3)
+		synctest.Wait() // all have been pulled
 		assert.Equal(t, between(0, 3), polled(t, co))
 		status, ok := c.Broker("broker-a", 0).Group("g")
 		require.True(t, ok)

@@ -62,6 +62,7 @@ func TestMessageByIDFindsEveryMessageOnEveryBroker(t *testing.T) {
 			require.NoError(t, c.Kill(b, 0))
 			require.NoError(t, c.Restart(t.Context(), b, 0))
 		}
+		sleepUntil(time.Now().Add(10 * time.Millisecond)) // clients have seen that connections have ended
 		ask("after a crash")
 
 		lower, err := c.Admin().MessageByID(t.Context(), strings.ToLower(results[3].OffsetMsgID))
@@ -377,7 +378,7 @@ func TestFromTimeCountsForAGroupThatHasCommittedNothing(t *testing.T) {
 		})
 		require.NoError(t, err)
 		time.Sleep(6 * time.Second) // the broker persists
-		c.Network().Cut(started.ClientID(), "*")
+		links(t, c).Cut(started.ClientID(), "*")
 		_, _ = sendEach(t, p, 3, 0, queue("T", "broker-a", 0))
 		in = new(inbox)
 		consumer(t, c, pocketmq.ConsumerConfig{

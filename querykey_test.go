@@ -81,12 +81,14 @@ func TestMessagesByKeyComeFromAllMastersNewestFirst(t *testing.T) {
 			require.NoError(t, c.Kill(b, 0))
 			require.NoError(t, c.Restart(t.Context(), b, 0))
 		}
+		sleepUntil(time.Now().Add(10 * time.Millisecond)) // clients have seen that connections have ended
 		ask("after a crash")
 		check(t, c)
 		for _, b := range []string{"broker-a", "broker-b"} {
 			require.NoError(t, c.Broker(b, 0).Close())
 			require.NoError(t, c.Restart(t.Context(), b, 0))
 		}
+		sleepUntil(time.Now().Add(10 * time.Millisecond)) // clients have seen that connections have ended
 		ask("after a close")
 
 		_, err := c.Admin().MessagesByKey(t.Context(), "nothing", "order", time.Time{}, time.Time{}, 0)
@@ -270,6 +272,7 @@ func TestMessageByUniqueKeyFindsEveryMessage(t *testing.T) {
 			require.NoError(t, c.Kill(b, 0))
 			require.NoError(t, c.Restart(t.Context(), b, 0))
 		}
+		sleepUntil(time.Now().Add(10 * time.Millisecond)) // clients have seen that connections have ended
 		ask("after a crash")
 
 		id := results[0].MsgID

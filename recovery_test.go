@@ -97,7 +97,7 @@ func TestST01_ADamagedUnsyncedLastRecordIsCut(t *testing.T) {
 func TestST01_ADamagedSyncedRecordOpensReadOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var events eventLog
-		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{
+		c, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{
 			Dir: t.TempDir(), Topics: map[string]int{"T": 1}, OnEvent: events.add,
 			Groups: []pocketmq.BrokerGroup{{Name: "broker-a", Config: pocketmq.BrokerConfig{Flush: pocketmq.SyncFlush}}},
 		})
@@ -329,7 +329,7 @@ func TestST10_ATornLastWriteIsCutAtAnyByte(t *testing.T) {
 		// One folder with 3 messages, as a crash leaves it.
 		root := t.TempDir()
 		cfg := pocketmq.ClusterConfig{Dir: root, Topics: map[string]int{"T": 1}, Timings: unsynced}
-		c, err := pocketmq.StartCluster(t.Context(), cfg)
+		c, err := startCluster(t.Context(), t, cfg)
 		require.NoError(t, err)
 		p := producer(t, c, pocketmq.ProducerConfig{})
 		sendNumbered(t, p, 0, 3, 0)
@@ -363,7 +363,7 @@ func TestST10_ATornLastWriteIsCutAtAnyByte(t *testing.T) {
 				copyTree(t, root, cfg.Dir)
 				damage(t, filepath.Join(cfg.Dir, segment), tear)
 				for _, want := range []int{2, 3} { // torn, then with one message more
-					c, err := pocketmq.StartCluster(t.Context(), cfg)
+					c, err := startCluster(t.Context(), t, cfg)
 					require.NoError(t, err, what)
 					assert.Equal(t, want, len(queueContent(t, c, queue("T", "broker-a", 0))), what)
 					if want == 2 {

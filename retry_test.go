@@ -407,8 +407,8 @@ func TestRetriesSurviveTheirBrokerAndTheirConsumer(t *testing.T) {
 			time.Sleep(time.Minute)
 			require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
 		},
-		"the consumer vanishes": func(_ *testing.T, c *pocketmq.Cluster, co *pocketmq.Consumer) {
-			c.Network().Drop(co.ClientID(), "*")
+		"the consumer vanishes": func(t *testing.T, c *pocketmq.Cluster, co *pocketmq.Consumer) {
+			links(t, c).Drop(co.ClientID(), "*")
 		},
 		"the consumer is closed": func(t *testing.T, _ *pocketmq.Cluster, co *pocketmq.Consumer) {
 			require.NoError(t, co.Close())
@@ -445,7 +445,7 @@ func TestRetriesSurviveTheirBrokerAndTheirConsumer(t *testing.T) {
 					}
 				}
 				assert.Len(t, again, 20, "none is lost")
-				c.Network().HealAll()
+				links(t, c).HealAll()
 			})
 		})
 	}
@@ -651,9 +651,9 @@ func TestNoFailedMessageIsLostInChurn(t *testing.T) {
 						time.Sleep(wait)
 						require.NoError(t, c.Restart(t.Context(), broker, 0))
 					case 6:
-						c.Network().Cut(members[who].ClientID(), broker+"/0")
+						links(t, c).Cut(members[who].ClientID(), broker+"/0")
 						time.Sleep(wait)
-						c.Network().HealAll()
+						links(t, c).HealAll()
 					}
 					time.Sleep(wait)
 				}

@@ -36,7 +36,7 @@ func TestFT04_OneSilentBrokerDoesNotSpendTheBudget(t *testing.T) {
 					_, err := p.Send(t.Context(), text("warm", "x"))
 					require.NoError(t, err)
 				}
-				silence(c.Network(), p.ClientID())
+				silence(links(t, c), p.ClientID())
 				const n = 30
 				retried := 0
 				for i := range n {
@@ -54,7 +54,7 @@ func TestFT04_OneSilentBrokerDoesNotSpendTheBudget(t *testing.T) {
 				}
 				assert.Positive(t, retried)
 				assert.Equal(t, int64(retried), p.Status().Retried)
-				c.Network().HealAll()
+				links(t, c).HealAll()
 
 				good := keysStored(t, c, "T", 2, "broker-b", "broker-c")
 				assert.Len(t, good, n)
@@ -76,11 +76,12 @@ func TestFT05_ALostConnectionWakesTheSenderAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Groups: groups("broker-a", "broker-b"), Topics: map[string]int{"T": 2}})
 		p := producer(t, c, pocketmq.ProducerConfig{})
+		n := links(t, c)
 		fault := c.Inject(pocketmq.Fault{Node: "broker-a/0", Code: protocol.CodeSendMessage, From: p.ClientID(), Times: 1, DropReply: true})
 		go func() {
 			assert.NoError(t, fault.Wait(context.Background(), 1))
 			time.Sleep(50 * time.Millisecond)
-			c.Network().Cut(p.ClientID(), "broker-a/0")
+			n.Cut(p.ClientID(), "broker-a/0")
 		}()
 		for fault.Hits() == 0 {
 			begin := time.Now()
@@ -93,7 +94,7 @@ func TestFT05_ALostConnectionWakesTheSenderAtOnce(t *testing.T) {
 		}
 		assert.Equal(t, int64(1), p.Status().Retried)
 		assert.Zero(t, p.Status().InFlight)
-		c.Network().HealAll()
+		links(t, c).HealAll()
 	})
 }
 
@@ -408,7 +409,7 @@ func TestTheCallersMessageMayBeReusedAfterASend(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 		p := producer(t, c, pocketmq.ProducerConfig{})
-		c.Network().Delay(p.ClientID(), "broker-a/0", 10*time.Millisecond) // it has not left yet
+		links(t, c).Delay(p.ClientID(), "broker-a/0", 10*time.Millisecond) // it has not left yet
 		m := text("T", "aaaa")
 		var wg sync.WaitGroup
 		for _, body := range []string{"aaaa", "bbbb", "cccc"} {
@@ -424,7 +425,7 @@ func TestTheCallersMessageMayBeReusedAfterASend(t *testing.T) {
 		copy(m.Body, "xxxx")
 		wg.Wait()
 		time.Sleep(time.Second)
-		c.Network().HealAll()
+		links(t, c).HealAll()
 		assert.ElementsMatch(t, []string{"aaaa", "bbbb", "cccc", "dddd"}, bodiesOf(queueContent(t, c, queue("T", "broker-a", 0))))
 	})
 }
@@ -585,8 +586,8 @@ func TestSendTimeoutsAreThoseOfTheConfig(t *testing.T) {
 func TestATopicMadeByASenderThatLeftIsRoutable(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"beside it": 0, "after it": 100 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := run(t, pocketmq.ClusterConfig{})
+			inBubbles(t, func(t *testing.T, over pocketmq.Transport) {
+				c := run(t, pocketmq.ClusterConfig{Transport: over})
 				p := producer(t, c, pocketmq.ProducerConfig{})
 				_, err := p.Send(t.Context(), text("warm", "x"))
 				require.NoError(t, err)
@@ -622,7 +623,7 @@ func TestSlowNameServersKeepTheBroker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
-				c.Network().Delay("broker-a/0", "ns-0", delay)
+				links(t, c).Delay("broker-a/0", "ns-0", delay)
 				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 				defer cancel()
 				_ = c.Admin().CreateTopic(ctx, pocketmq.TopicConfig{Name: "late"}) // may or may not have heard
@@ -631,7 +632,7 @@ func TestSlowNameServersKeepTheBroker(t *testing.T) {
 					_, err := c.Admin().Route(t.Context(), "T")
 					require.NoError(t, err)
 				}
-				c.Network().HealAll()
+				links(t, c).HealAll()
 				time.Sleep(30 * time.Second)
 				_, err := c.Admin().Route(t.Context(), "late")
 				assert.NoError(t, err)

@@ -145,7 +145,7 @@ func TestCP09_ShutdownSaysWhichOffsetsItCouldNotStore(t *testing.T) {
 				c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 2}})
 				var in inbox
 				co := slowConsumer(t, c, &in)
-				tc.fault(c.Network(), co.ClientID())
+				tc.fault(links(t, c), co.ClientID())
 				begin := time.Now()
 				ctx, cancel := tc.ctx(t.Context())
 				defer cancel()
@@ -161,7 +161,7 @@ func TestCP09_ShutdownSaysWhichOffsetsItCouldNotStore(t *testing.T) {
 				assert.NoError(t, co.Close())
 				assert.Equal(t, tc.takes, time.Since(begin), "nothing is left to close")
 
-				c.Network().HealAll()
+				links(t, c).HealAll()
 				time.Sleep(3 * time.Minute) // the broker forgets the silent member
 				consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), Handler: in.handler("next")})
 				synctest.Wait()
@@ -254,11 +254,11 @@ func TestCP09_AShorterShutdownLeavesTheOtherItsTime(t *testing.T) {
 
 func TestCloseDoesNotFailForOffsetsItCouldNotStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 2}})
+		c, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 2}})
 		require.NoError(t, err)
 		var in inbox
 		co := slowConsumer(t, c, &in)
-		c.Network().Drop(co.ClientID(), "broker-a/0")
+		links(t, c).Drop(co.ClientID(), "broker-a/0")
 		begin := time.Now()
 		check(t, c)
 		assert.NoError(t, c.Close())
@@ -268,7 +268,7 @@ func TestCloseDoesNotFailForOffsetsItCouldNotStore(t *testing.T) {
 
 func TestCloseOfAConsumerWithAStuckHandler(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		c, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 		require.NoError(t, err)
 		p := producer(t, c, pocketmq.ProducerConfig{})
 		release := make(chan struct{})
@@ -334,7 +334,7 @@ func TestCloseFromAHandlerDoesNotDeadlock(t *testing.T) {
 	for _, who := range []string{"consumer", "cluster"} {
 		t.Run(who, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+				c, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 				require.NoError(t, err)
 				p := producer(t, c, pocketmq.ProducerConfig{})
 				var co *pocketmq.Consumer
@@ -376,7 +376,7 @@ func TestCloseFromOnEventDoesNotDeadlock(t *testing.T) {
 		ready := make(chan *pocketmq.Cluster, 1)
 		closed := make(chan error, 1)
 		var once sync.Once
-		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{
+		c, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{
 			Topics: map[string]int{"T": 1},
 			OnEvent: func(e pocketmq.Event) {
 				if _, ok := e.(pocketmq.MemberJoined); ok {
@@ -401,7 +401,7 @@ func TestCloseFromOnEventDoesNotDeadlock(t *testing.T) {
 
 func TestCloseFromASendAsyncCallbackDoesNotDeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
+		c, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 		require.NoError(t, err)
 		p := producer(t, c, pocketmq.ProducerConfig{})
 		closed := make(chan error, 1)
@@ -414,7 +414,7 @@ func TestCloseFromASendAsyncCallbackDoesNotDeadlock(t *testing.T) {
 
 func TestClusterShutdownDrains(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Topics: map[string]int{"T": 4}, Dir: t.TempDir()})
+		c, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 4}, Dir: t.TempDir()})
 		require.NoError(t, err)
 		var in inbox
 		consumer(t, c, pocketmq.ConsumerConfig{
@@ -431,7 +431,7 @@ func TestClusterShutdownDrains(t *testing.T) {
 			require.NoError(t, err)
 		}
 		synctest.Wait() // all ten are being handled
-		c.Network().Delay(p.ClientID(), "broker-a/0", 100*time.Millisecond)
+		c.Inject(pocketmq.Fault{Code: protocol.CodeSendMessage, Delay: 100 * time.Millisecond})
 		var acked atomic.Int64
 		require.NoError(t, p.SendAsync(t.Context(), text("T", "late"), func(_ *pocketmq.SendResult, err error) {
 			assert.NoError(t, err)
@@ -447,7 +447,7 @@ func TestClusterShutdownDrains(t *testing.T) {
 
 func TestLK03_EverythingRefusesToWorkAfterClose(t *testing.T) {
 	inBubbles(t, func(t *testing.T, over pocketmq.Transport) {
-		c, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Transport: over, Topics: map[string]int{"T": 1}})
+		c, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{Transport: over, Topics: map[string]int{"T": 1}})
 		require.NoError(t, err)
 		p := producer(t, c, pocketmq.ProducerConfig{})
 		handler := func(context.Context, []*pocketmq.MessageExt) error { return nil }

@@ -47,7 +47,7 @@ func TestTLSCarriesAWholeCluster(t *testing.T) {
 		assert.NoError(t, err)
 		require.NoError(t, p.Close())
 	})
-	_, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Transport: pocketmq.TCPWith(pocketmq.TCPConfig{Host: "127.0.0.1", TLS: 7})})
+	_, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{Transport: pocketmq.TCPWith(pocketmq.TCPConfig{Host: "127.0.0.1", TLS: 7})})
 	assert.ErrorIs(t, err, pocketmq.ErrInvalidConfig)
 	assert.ErrorContains(t, err, "TLSMode(7)")
 }

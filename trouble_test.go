@@ -142,6 +142,7 @@ func TestTroubleNoRoute(t *testing.T) {
 }
 
 func TestTroubleNoNameServer(t *testing.T) {
+	ofMemory(t, "the page shows errors in memory, which name nodes besides their addresses")
 	bubble(t, func(t *testing.T) {
 		x := inTrouble(t, "No name server answers")
 		c := run(t, pocketmq.ClusterConfig{NameServerAddrs: []string{"127.0.0.1:9876"}, Topics: map[string]int{"orders": 4}, Logger: x.logger()})
@@ -189,6 +190,7 @@ func TestTroubleFlappingBroker(t *testing.T) {
 		}
 	}
 	t.Run("registers too seldom", func(t *testing.T) {
+		ofMemory(t, "a connection that is idle for as long ends, and the broker's registration with it")
 		bubble(t, func(t *testing.T) {
 			x := inTrouble(t, title)
 			c, count := flapping(t, x, pocketmq.Timings{BrokerRegister: 3 * time.Minute})
@@ -213,8 +215,8 @@ func TestTroubleFlappingBroker(t *testing.T) {
 			x := inTrouble(t, title)
 			c, count := flapping(t, x, pocketmq.Timings{})
 			for range 10 {
-				c.Network().Cut("broker-b/0", "ns-0")
-				c.Network().Heal("broker-b/0", "ns-0")
+				links(t, c).Cut("broker-b/0", "ns-0")
+				links(t, c).Heal("broker-b/0", "ns-0")
 				time.Sleep(time.Minute)
 			}
 			gone, _ := count()
@@ -284,6 +286,7 @@ func groupOf(t testing.TB, c *pocketmq.Cluster, name string) pocketmq.GroupStatu
 }
 
 func TestTroubleSendFailed(t *testing.T) {
+	ofMemory(t, "the page shows errors in memory, which name nodes besides their addresses")
 	const title = "Send failed"
 	addrs := func(cfg ...pocketmq.BrokerConfig) []pocketmq.BrokerGroup {
 		gs := []pocketmq.BrokerGroup{{Name: "broker-a", Addrs: []string{"127.0.0.1:10911"}}, {Name: "broker-b", Addrs: []string{"127.0.0.1:10912"}}}

@@ -67,7 +67,7 @@ func callCases() []transportCase {
 		}},
 		{"a cancelled call has an unknown outcome, and what serves it ends", func(t *transportTest) {
 			w := t.stubWorld()
-			begun, ended := w.hold("PullMessage", "SendMessage", "GetMaxOffset")
+			begun, ended := w.hold("PullMessage", "SendMessage", "GetMaxOffset", "UpdateConsumerOffset")
 			calls := []func(context.Context) error{
 				func(ctx context.Context) error { _, err := pull(ctx, w.conn); return err }, // the first of the connection
 				func(ctx context.Context) error {
@@ -76,6 +76,10 @@ func callCases() []transportCase {
 				},
 				func(ctx context.Context) error {
 					_, err := w.conn.GetMaxOffset(ctx, &protocol.GetMaxOffsetRequest{Topic: "T"})
+					return err
+				},
+				func(ctx context.Context) error {
+					_, err := w.conn.UpdateConsumerOffset(ctx, &protocol.UpdateConsumerOffsetRequest{Group: "G", Topic: "T"})
 					return err
 				},
 			}

@@ -193,6 +193,36 @@ func TestACancelOfNothingIsPassedOver(t *testing.T) {
 	})
 }
 
+// TestACommitThatHangsDoesNotKeepWhatComesAfterIt: of a client that does not say how
+// long it waits, for as long as official ones wait.
+func TestACommitThatHangsDoesNotKeepWhatComesAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lis, raw := limited(t, &fakeBroker{commit: func(ctx context.Context, _ *protocol.UpdateConsumerOffsetRequest) (*protocol.UpdateConsumerOffsetResponse, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}, func(*limits) {})
+		commit := updateConsumerOffset().request(&protocol.UpdateConsumerOffsetRequest{Group: "G", Topic: "T"})
+		hasty := updateConsumerOffset().request(&protocol.UpdateConsumerOffsetRequest{Group: "G", Topic: "T"})
+		hasty.putLeft(time.Second)
+		for _, tc := range []struct {
+			commit *Frame
+			takes  time.Duration
+		}{{commit, commitLimit}, {hasty, time.Second}} {
+			conn := raw()
+			start := time.Now()
+			next := getMaxOffset().request(&protocol.GetMaxOffsetRequest{Topic: "T"})
+			next.Opaque = 7
+			write(t, conn, tc.commit, next)
+			f, err := Read(conn)
+			require.NoError(t, err)
+			assert.EqualValues(t, 7, f.Opaque, "nobody waits for the first")
+			assert.Equal(t, tc.takes, time.Since(start))
+			require.NoError(t, conn.Close())
+		}
+		require.NoError(t, lis.Close())
+	})
+}
+
 // BenchmarkServing is what it costs a server that a request can be cancelled, while
 // others are served, and what a deadline alone costs.
 func BenchmarkServing(b *testing.B) {

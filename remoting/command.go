@@ -114,7 +114,10 @@ func (c *command[S, Q, R]) read(f *Frame) (*R, error) {
 		return new(R), err
 	}
 	r, bad := c.decodeResponse(f)
-	if bad != nil {
+	switch {
+	case bad != nil && err != nil:
+		return nil, err // whoever refuses may leave out the rest, an injected fault does
+	case bad != nil:
 		return nil, bad
 	}
 	return r, err

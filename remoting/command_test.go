@@ -426,3 +426,13 @@ func TestAPullNeedsAllItsOffsets(t *testing.T) {
 		assert.ErrorIs(t, err, errBadHeader, "%q", body)
 	}
 }
+
+func TestAnErrorBesideNothingIsTheError(t *testing.T) {
+	r, err := sendMessage().read(&Frame{Flag: FlagResponse, Code: int32(protocol.FlushDiskTimeout), Remark: "late"})
+	assert.Nil(t, r)
+	assert.ErrorIs(t, err, &protocol.Error{Code: protocol.FlushDiskTimeout, Remark: "late"})
+	_, err = sendMessage().read(&Frame{Flag: FlagResponse, Code: int32(protocol.Success)})
+	require.Error(t, err)
+	var e *protocol.Error
+	assert.False(t, errors.As(err, &e), "an answer that is none")
+}

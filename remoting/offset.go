@@ -1,7 +1,6 @@
 package remoting
 
 import (
-	"math"
 	"strings"
 	"time"
 
@@ -209,8 +208,8 @@ func encodeReset(q *protocol.ResetOffsetRequest, f *Frame) {
 func decodeReset(f *Frame) (*protocol.ResetOffsetRequest, error) {
 	h := f.header()
 	q := &protocol.ResetOffsetRequest{Topic: h.must("topic"), Group: h.must("group"), QueueID: h.intOr("queueId", -1)}
-	// An offset of -1 is what some senders write for none.
-	if offset := h.longOr("offset", math.MinInt64); offset >= 0 {
+	// Java: ResetOffsetRequestHeader.offset is -1 for none.
+	if offset := h.longOr("offset", -1); offset != -1 {
 		q.Offset = &offset
 	}
 	q.Time = instantOf(h.long("timestamp"))

@@ -229,6 +229,11 @@ func (l *listener[S]) evict() bool {
 	return true
 }
 
+// commitLimit is how long a commit may take whose caller does not say how long it
+// waits: what comes after it on the connection has to wait for it. Official clients
+// wait as long at most.
+const commitLimit = 5 * time.Second
+
 // errEvicted is the end of a connection that had said nothing when there were
 // too many.
 var errEvicted = errors.New("too many connections")
@@ -347,9 +352,22 @@ func (s *session[S]) request(f *Frame, taken *lease) bool {
 	// only for the client. An official Go client marks nothing as oneway, waits for
 	// no answer to a commit, and closes the connection right behind its last ones.
 	if f.Oneway() || f.Code == int32(protocol.CodeUpdateConsumerOffset) {
+		var own *cancellable
+		ctx := s.l.ctx
+		if !f.Oneway() {
+			until := f.until()
+			if until.IsZero() {
+				until = time.Now().Add(commitLimit)
+			}
+			own = s.serving.begin(s.l.ctx, f.Opaque, until)
+			ctx = &own.Context
+		}
 		if !s.lane.add(s.l.ctx, f.size(), func() {
 			defer taken.release()
-			answer := row.serve(s.l.ctx, s.srv, s.at, f)
+			answer := row.serve(ctx, s.srv, s.at, f) // whatever has become of ctx
+			if own != nil {
+				s.serving.end(own)
+			}
 			s.link.frames.put(f)
 			if answer != nil {
 				s.calls.answer(answer, false)
