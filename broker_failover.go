@@ -76,7 +76,7 @@ func (r *brokerRun) takesMessages() bool {
 	if at.role != RoleMaster || r.mayAnswer(at.epoch) != nil {
 		return false
 	}
-	lonely, err := r.mayAppend()
+	_, lonely, err := r.mayAppend()
 	return !lonely && err == nil
 }
 
@@ -228,11 +228,11 @@ func (r *brokerRun) serve(epoch int64, set []ha.Member, setEpoch int64) error {
 	if r.cfg.Replication == SyncReplication {
 		in.Acks = ha.AckAll
 	}
-	r.standing.Store(&standing{role: RoleMaster, epoch: epoch, id: protocol.MasterID})
 	m, err := r.newMastery(epoch, in)
 	if err != nil {
 		return err
 	}
+	r.standing.Store(&standing{role: RoleMaster, epoch: epoch, id: protocol.MasterID})
 	d := r.newDuty()
 	r.duty = d
 	way := r.door.open()
