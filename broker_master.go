@@ -24,6 +24,13 @@ func (r *brokerRun) noteWritten(position int64) {
 	}
 }
 
+// noteSynced is told of each sync of the log. It must not block.
+func (r *brokerRun) noteSynced(position int64) {
+	if m := r.master.Load(); m != nil {
+		m.slaves.Durable(position)
+	}
+}
+
 // serveAsMaster begins the duty of a master without failover: it delivers delayed
 // messages, and gives its log to slaves.
 func (r *brokerRun) serveAsMaster(ctx context.Context) error {
@@ -93,7 +100,7 @@ func (r *brokerRun) newMastery(epoch int64, in ha.InSyncConfig) (*mastery, error
 	m := &mastery{epoch: epoch}
 	var err error
 	m.slaves, err = ha.NewSlaves(ha.SlavesConfig{
-		Cluster: r.cfg.Cluster, Group: r.cfg.Name, Log: replicaLog{r}, InSync: in, SyncFlush: r.cfg.Flush == SyncFlush,
+		Cluster: r.cfg.Cluster, Group: r.cfg.Name, Log: replicaLog{r}, InSync: in, SyncFlush: r.cfg.Flush == SyncFlush && !r.throwaway,
 		Heartbeat: r.cfg.Timings.HAHeartbeat, Housekeeping: r.cfg.Timings.HAHousekeeping, TransferBytes: r.cfg.HATransferBytes,
 		OnEvent: r.replicated, OnConfirmed: r.confirmed, OnAsk: func(ha.Change) { r.elections.Ask() },
 	})
@@ -236,7 +243,6 @@ func (r *brokerRun) awaitSlaves(ctx context.Context, m *mastery, position int64,
 	if lonely {
 		return protocol.Errorf(protocol.SlaveNotAvailable, "stored at %s, but fewer slaves follow than have to have it (BrokerConfig.InSyncReplicas is %d, the master counts)", r.cfg.Name, r.cfg.InSyncReplicas)
 	}
-	m.slaves.Durable(position)
 	limit := r.cfg.Timings.ReplicationTimeout
 	if until, ok := ctx.Deadline(); ok {
 		// The answer is to come while its caller still waits for it: who hears nothing

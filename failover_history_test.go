@@ -236,7 +236,7 @@ func (r *historyRun) add(e history.Entry) {
 func (r *historyRun) start() {
 	r.begin = time.Now()
 	promise := r.promise
-	if promise.Firm || promise.Kept {
+	if promise.Firm { // or a place that a consumer has passed may be given out again
 		promise.Consumed = []string{"shared", "ordered"}
 	}
 	if r.failover() && r.virtual {
@@ -322,6 +322,7 @@ func (r *historyRun) send(ctx context.Context, p *pocketmq.Producer, who string,
 			e.Outcome = history.Acknowledged
 		} else {
 			e.Text = err.Error()
+			pause *= 3
 		}
 		r.add(e)
 		select {
@@ -334,8 +335,14 @@ func (r *historyRun) send(ctx context.Context, p *pocketmq.Producer, who string,
 // calm makes everything whole, and waits for the first acknowledgement after that.
 func (r *historyRun) calm() {
 	r.mend()
+	limit := time.Now().Add(r.slack(time.Minute))
+	for b := range r.cluster.Brokers() { // a store needs a while to notice that its disk is well
+		for b.Status().Err != nil && time.Now().Before(limit) {
+			time.Sleep(r.pace(100 * time.Millisecond))
+		}
+	}
 	e := history.Entry{Kind: history.Quiet, At: r.now()}
-	limit := time.Now().Add(r.slack(3 * time.Minute))
+	limit = time.Now().Add(r.slack(3 * time.Minute))
 	for n := 0; e.Until == 0 && time.Now().Before(limit); n++ {
 		if r.probe(n) {
 			e.Until = r.now()

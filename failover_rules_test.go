@@ -1,6 +1,10 @@
 package pocketmq_test
 
 import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,9 +69,9 @@ func logsAgree(t *testing.T, c *pocketmq.Cluster, within time.Duration) []string
 			t.Fatalf("the logs do not agree after %v", within)
 		}
 	}
-	want := bodiesAt(t, c, 0)
+	want := contentAt(t, c, 0)
 	for b := range c.Brokers() {
-		require.Equal(t, want, bodiesAt(t, c, b.ID()), "member %d", b.ID())
+		require.Equal(t, want, contentAt(t, c, b.ID()), "member %d", b.ID())
 	}
 	return want
 }
@@ -88,37 +92,109 @@ func TestAMasterThatIsFencedWhileItWritesAnswersAnError(t *testing.T) {
 	})
 }
 
-// The elected has a record that nobody else has, and dies to the controller before its
-// confirmation is there: nobody was told that the record stays, so it goes.
+// The elected dies to the controller before its confirmation is there. Nobody was told
+// that a record stays which only it has, so it goes.
 func TestWhoWasElectedInVainGivesUpWhatOnlyItHad(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var in inbox
-		c := run(t, pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}})
-		consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), From: pocketmq.FromFirstOffset, Handler: in.handler("c")})
-		p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: 20 * time.Second, Retries: 30})
-		replicated(t, p, 0, 3)
-		inSync(t, c, 2)
-		c.Network().Drop("broker-a/0", "broker-a/2")
+	for _, lonely := range []bool{true, false} {
+		t.Run(strconv.FormatBool(lonely), func(t *testing.T) {
+			bubble(t, func(t *testing.T) { electedInVain(t, lonely) })
+		})
+	}
+}
+
+func electedInVain(t *testing.T, lonely bool) {
+	var in inbox
+	c := run(t, pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}})
+	consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), From: pocketmq.FromFirstOffset, Handler: in.handler("c")})
+	p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: 20 * time.Second, Retries: 30})
+	inSync(t, c, 2)
+	replicated(t, p, 0, 3)
+	c.Network().Cut("broker-a/0", "broker-a/2") // what Drop has held back would come later
+	if lonely {
 		_, err := p.SendTo(t.Context(), queue("T", "broker-a", 0), &pocketmq.Message{Topic: "T", Body: []byte("lonely"), NoWait: true})
 		require.NoError(t, err)
-		synctest.Wait()
-		c.Network().Delay("controller/broker-a", "broker-a/1", 100*time.Millisecond)
-		require.NoError(t, c.Kill("broker-a", 0))
-		// Its promotion is told to 1, and its confirmation is under way.
-		for c.Broker("broker-a", 1).Epoch() != 1 || c.Broker("broker-a", 1).Status().Reason != "the controller of the group has not told it a role" {
-			time.Sleep(10 * time.Millisecond)
+	}
+	synctest.Wait()
+	before := logFolders(c, 1)
+	require.NoError(t, c.Kill("broker-a", 0))
+	c.Network().HealAll()
+	c.Network().Delay("controller/broker-a", "broker-a/1", 100*time.Millisecond)
+	if !lonely {
+		c.Network().Drop("controller/broker-a", "broker-a/2") // it does not promise in time
+	}
+	soon := func(what string, f func() bool) {
+		for begun := time.Now(); !f(); time.Sleep(10 * time.Millisecond) {
+			require.Less(t, time.Since(begun), 20*time.Second, what)
 		}
-		time.Sleep(350 * time.Millisecond)
-		c.Network().Drop("controller/broker-a", "broker-a/1")
-		for masterOf(c) != 2 {
-			time.Sleep(100 * time.Millisecond)
-		}
-		c.Network().HealAll()
-		require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
-		time.Sleep(time.Second)
-		replicated(t, p, 3, 1)
-		assert.Equal(t, []string{"0", "1", "2", "3"}, logsAgree(t, c, 30*time.Second))
-		time.Sleep(time.Minute)
-		assert.NotContains(t, in.bodies(), "lonely")
+	}
+	soon("1 is elected, and on the way of being told so", func() bool {
+		state, err := os.ReadFile(filepath.Join(filepath.Dir(c.Broker("broker-a", 1).Dir()), "controller", "broker-a.json"))
+		return err == nil && strings.Contains(string(state), `"pending":1`)
 	})
+	c.Network().CutOneWay("broker-a/1", "controller/broker-a")
+	soon("its epoch begins", func() bool { return logFolders(c, 1) > before })
+	c.Network().Drop("controller/broker-a", "broker-a/1")
+	c.Network().Heal("controller/broker-a", "broker-a/2")
+	soon("another one is elected", func() bool { return masterOf(c) == 2 })
+	c.Network().HealAll()
+	require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
+	inSync(t, c, 2)
+	replicated(t, p, 3, 1)
+	assert.Equal(t, []string{"0", "1", "2", "3"}, logsAgree(t, c, 30*time.Second))
+	time.Sleep(time.Minute)
+	assert.NotContains(t, in.bodies(), "lonely")
+}
+
+// logFolders is how many files a member's log has: an epoch begins a new one.
+func logFolders(c *pocketmq.Cluster, id int64) int {
+	files, _ := filepath.Glob(filepath.Join(c.Broker("broker-a", id).Dir(), "commitlog", "[0-9]*")) // the pattern is good
+	return len(files)
+}
+
+// Nothing says that a controller has died while no packet came through.
+func TestAReplicaFindsItsControllerAgainAfterABlackHole(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		t.Run(strconv.FormatBool(killed), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := run(t, pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}})
+				inSync(t, c, 2)
+				if !killed {
+					require.NoError(t, c.KillController("broker-a")) // they dial
+				}
+				for id := range 3 {
+					c.Network().Drop("controller/broker-a", "broker-a/"+strconv.Itoa(id))
+				}
+				if killed {
+					require.NoError(t, c.KillController("broker-a"))
+				}
+				time.Sleep(2 * time.Second)
+				require.NoError(t, c.RestartController(t.Context(), "broker-a"))
+				time.Sleep(10 * time.Second)
+				c.Network().HealAll()
+				time.Sleep(7 * time.Second) // LeaseExpire and two LeaseRenew
+				replicated(t, producer(t, c, pocketmq.ProducerConfig{}), 0, 1)
+				inSync(t, c, 2)
+			})
+		})
+	}
+}
+
+// Nobody waits for the disk: the message can be read once it is synced all the same.
+func TestWhatNobodyWaitsForIsConfirmedWithSyncFlush(t *testing.T) {
+	for _, dir := range []bool{false, true} {
+		t.Run(strconv.FormatBool(dir), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				cfg := pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}}
+				cfg.Groups[0].Config.Flush = pocketmq.SyncFlush
+				if dir {
+					cfg.Dir = t.TempDir()
+				}
+				c := run(t, cfg)
+				p := producer(t, c, pocketmq.ProducerConfig{})
+				_, err := p.SendTo(t.Context(), queue("T", "broker-a", 0), &pocketmq.Message{Topic: "T", Body: []byte("x"), NoWait: true})
+				require.NoError(t, err)
+				assert.Equal(t, []string{"x"}, logsAgree(t, c, 2*time.Second))
+			})
+		})
+	}
 }

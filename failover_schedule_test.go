@@ -48,7 +48,7 @@ const (
 var (
 	killing     = []faultKind{faultKill, faultKillMaster, faultKillMaster, faultRestart, faultRestart, faultRestart}
 	powering    = []faultKind{faultPower, faultPower, faultPowerMaster, faultPowerMaster, faultRestart, faultRestart}
-	controlling = []faultKind{faultController, faultControllerUp, faultControllerBad, faultControllerOK, faultElect}
+	controlling = []faultKind{faultController, faultControllerUp, faultControllerUp, faultControllerUp, faultControllerBad, faultControllerOK, faultControllerOK, faultElect, faultElect}
 	networking  = []faultKind{faultCut, faultOneWay, faultOneWay, faultDrop, faultIsolate, faultIsolateMaster, faultDelay, faultHeal, faultHeal, faultHeal}
 	stalling    = []faultKind{faultPause, faultPauseMaster, faultResume, faultResume, faultSlow, faultFull, faultGoodDisk, faultGoodDisk}
 )
@@ -302,6 +302,6 @@ func testLogger(t *testing.T, begin time.Time) *slog.Logger {
 type logWriter struct{ t *testing.T }
 
 func (w logWriter) Write(b []byte) (int, error) {
-	_, err := os.Stderr.Write(b)
-	return len(b), err
+	w.t.Log(string(b[:len(b)-1]))
+	return len(b), nil
 }

@@ -227,8 +227,8 @@ func queueContent(t testing.TB, c *pocketmq.Cluster, q pocketmq.MessageQueue) []
 	return queueContentAt(t, c, q, 0)
 }
 
-// bodiesAt are the bodies in queue 0 of T at a member of broker-a.
-func bodiesAt(t testing.TB, c *pocketmq.Cluster, id int64) []string {
+// contentAt are the bodies in queue 0 of T at a member of broker-a.
+func contentAt(t testing.TB, c *pocketmq.Cluster, id int64) []string {
 	t.Helper()
 	return bodiesOf(queueContentAt(t, c, queue("T", "broker-a", 0), id))
 }

@@ -39,7 +39,8 @@ type ParticipantConfig struct {
 	State          ReplicaState // stored already; see NextLife
 	LastEpoch, End int64        // of the log
 	Duties         Duties
-	// Dial connects to the controller, wherever it is now.
+	// Dial connects to the controller, wherever it is now. Its ctx ends when Dial has
+	// returned, or after a lease.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// Connected, when not nil, is told when the controller is reached, and when it is
 	// not any more, with the reason. It must not block.
@@ -262,7 +263,9 @@ func (p *Participant) send(m Message) {
 func (p *Participant) link(ctx context.Context) {
 	pause := time.Duration(0)
 	for ctx.Err() == nil {
-		conn, err := p.cfg.Dial(ctx)
+		dialling, cancel := context.WithTimeout(ctx, p.cfg.Replica.Lease)
+		conn, err := p.cfg.Dial(dialling)
+		cancel()
 		if err == nil {
 			p.connected(nil)
 			pause = 0
@@ -294,7 +297,13 @@ func (p *Participant) talk(ctx context.Context, conn net.Conn) error {
 	reader.Go(func() {
 		in := bufio.NewReader(conn)
 		for {
-			m, err := ReadMessage(in)
+			// The controller answers each renewal: one that has been silent for several of
+			// them is gone, and nothing may ever say so.
+			err := conn.SetReadDeadline(time.Now().Add(p.cfg.Replica.Lease))
+			var m Message
+			if err == nil {
+				m, err = ReadMessage(in)
+			}
 			if err != nil {
 				cancel(err)
 				return
