@@ -39,7 +39,8 @@ type ParticipantConfig struct {
 	State          ReplicaState // stored already; see NextLife
 	LastEpoch, End int64        // of the log
 	Duties         Duties
-	// Dial connects to the controller, wherever it is now.
+	// Dial connects to the controller, wherever it is now. Its ctx ends when Dial has
+	// returned, or after a lease.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// Connected, when not nil, is told when the controller is reached, and when it is
 	// not any more, with the reason. It must not block.
@@ -262,7 +263,7 @@ func (p *Participant) send(m Message) {
 func (p *Participant) link(ctx context.Context) {
 	pause := time.Duration(0)
 	for ctx.Err() == nil {
-		dialling, cancel := context.WithTimeout(ctx, p.cfg.Replica.Lease) // what was said longer ago is worth nothing
+		dialling, cancel := context.WithTimeout(ctx, p.cfg.Replica.Lease)
 		conn, err := p.cfg.Dial(dialling)
 		cancel()
 		if err == nil {
@@ -296,8 +297,9 @@ func (p *Participant) talk(ctx context.Context, conn net.Conn) error {
 	reader.Go(func() {
 		in := bufio.NewReader(conn)
 		for {
-			// Each renewal is answered: who is silent for this long is gone.
-			err := conn.SetReadDeadline(time.Now().Add(2 * p.cfg.Replica.Lease))
+			// The controller answers each renewal: one that has been silent for several of
+			// them is gone, and nothing may ever say so.
+			err := conn.SetReadDeadline(time.Now().Add(p.cfg.Replica.Lease))
 			var m Message
 			if err == nil {
 				m, err = ReadMessage(in)
