@@ -166,6 +166,7 @@ type brokerRun struct {
 	elections *ha.Participant               // nil without failover
 	announced atomic.Bool                   // it has registered in its role
 	renounced atomic.Bool                   // in a group with failover: the log may be dropped
+	way       *doorway                      // of a broker that is about to become master; of who begins and ends duties
 	writes    inflight                      // requests that only a master serves
 	moved     chan struct{}                 // capacity 1: the log of a slave has grown
 	copyNow   chan struct{}                 // capacity 1: metadata is to be copied at once

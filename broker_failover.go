@@ -38,13 +38,12 @@ func (r *brokerRun) takePart(fresh bool) error {
 				r.log.Warn("the controller of the group is not reached", "err", err)
 			}
 		},
-	})
-	r.loops.Go(func() {
-		if err := r.elections.Run(r.ctx); err != nil {
-			r.log.Error("takes no part in elections any more", "err", err)
+		Stuck: func(err error) {
+			r.log.Error("what was promised in an election cannot be stored", "err", err)
 			r.events.emit(r.node, func(b EventBase) Event { return StoreFenced{b, protocol.Tagged(err.Error(), ErrFenced, err)} })
-		}
+		},
 	})
+	r.loops.Go(func() { r.elections.Run(r.ctx) })
 	return nil
 }
 
@@ -159,6 +158,10 @@ func (r *brokerRun) fence() {
 	r.standing.Store(&standing{role: RoleSlave, epoch: old.epoch, id: old.id, fenced: true})
 	m := r.master.Swap(nil)
 	r.duty.end() // those who wait for slaves wait no more
+	if r.way != nil {
+		_ = r.way.Close() // a promotion that came to nothing
+		r.way = nil
+	}
 	r.announced.Store(false)
 	r.duty = nil
 	r.delays.Store(nil)
@@ -208,6 +211,9 @@ func (r *brokerRun) prepare(ctx context.Context, step ha.Do, epoch int64) error 
 	case ha.DoCutTail:
 		return nil // only whole records are ever written
 	case ha.DoBeginEpoch:
+		if r.way == nil {
+			r.way = r.door.open() // slaves that are told sooner than this broker wait there
+		}
 		return r.store().BeginEpoch(ctx, epoch)
 	case ha.DoDispatch, ha.DoClamp:
 		// These wait for the confirmation, see serve: until then another one may be
@@ -242,7 +248,8 @@ func (r *brokerRun) serve(epoch int64, set []ha.Member, setEpoch int64) error {
 	r.standing.Store(&standing{role: RoleMaster, epoch: epoch, id: protocol.MasterID})
 	d := r.newDuty()
 	r.duty = d
-	way := r.door.open()
+	way := r.way
+	r.way = nil
 	d.loops.Go(func() { r.serveSlaves(d.ctx, m, way) })
 	d.loops.Go(func() { r.announceRole(d.ctx) })
 	r.deliver(d)

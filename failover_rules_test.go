@@ -135,7 +135,7 @@ func electedInVain(t *testing.T, lonely bool) {
 	soon("its epoch begins", func() bool { return logFolders(c, 1) > before })
 	c.Network().Drop("controller/broker-a", "broker-a/1")
 	c.Network().Heal("controller/broker-a", "broker-a/2")
-	soon("another one is elected", func() bool { return masterOf(c) == 2 })
+	soon("another one is elected", func() bool { return c.Broker("broker-a", 2).Role() == pocketmq.RoleMaster })
 	c.Network().HealAll()
 	require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
 	inSync(t, c, 2)

@@ -45,6 +45,9 @@ type ParticipantConfig struct {
 	// Connected, when not nil, is told when the controller is reached, and when it is
 	// not any more, with the reason. It must not block.
 	Connected func(err error)
+	// Stuck, when not nil, is told that a state cannot be stored, once for each. It must
+	// not block.
+	Stuck func(err error)
 }
 
 // Participant is a replica's part in the elections of its group: the shell of a
@@ -135,9 +138,8 @@ func (p *Participant) step(f func(*Replica) Ready) {
 	signal(p.wake)
 }
 
-// Run takes part until ctx ends, and returns nil then; or an error when the replica's
-// state cannot be stored: it has no role any more then, and gets none before a new life.
-func (p *Participant) Run(ctx context.Context) error {
+// Run takes part until ctx ends.
+func (p *Participant) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var link sync.WaitGroup
 	link.Go(func() { p.link(ctx) })
@@ -148,16 +150,14 @@ func (p *Participant) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case m := <-p.inbox:
 			p.step(func(r *Replica) Ready { return r.Step(time.Now(), m) })
 		case <-p.wake:
 		case <-timer.C:
 			p.tick()
 		}
-		if err := p.carryOut(ctx); err != nil {
-			return err
-		}
+		p.carryOut(ctx)
 		p.mu.Lock()
 		at := p.core.Deadline()
 		p.mu.Unlock()
@@ -175,7 +175,7 @@ func (p *Participant) tick() {
 }
 
 // carryOut does what has to be done, and what comes of that.
-func (p *Participant) carryOut(ctx context.Context) error {
+func (p *Participant) carryOut(ctx context.Context) {
 	for {
 		p.mu.Lock()
 		ask := p.ask
@@ -185,22 +185,40 @@ func (p *Participant) carryOut(ctx context.Context) error {
 			if ask {
 				p.askFor()
 			}
-			return nil
+			return
 		}
 		ready := p.todo[0]
 		p.todo = p.todo[1:]
 		p.mu.Unlock()
-		if ready.State != nil {
-			if err := p.cfg.Duties.Save(*ready.State); err != nil {
-				p.cfg.Duties.Fence()
-				return fmt.Errorf("ha: replica %d cannot store its state, it takes no part any more: %w", p.cfg.Replica.ID, err)
-			}
+		if ready.State != nil && !p.save(ctx, *ready.State) {
+			return
 		}
 		for _, a := range ready.Do {
 			p.do(ctx, a)
 		}
 		for _, m := range ready.Send {
 			p.send(m)
+		}
+	}
+}
+
+// save stores a state, and tries again until it can: what stands on it waits. What the
+// replica did until then it does not do any more under an older epoch than it knows of.
+// It is false when ctx has ended.
+func (p *Participant) save(ctx context.Context, s ReplicaState) bool {
+	pause, said := time.Duration(0), false
+	for {
+		err := p.cfg.Duties.Save(s)
+		if err == nil {
+			return true
+		}
+		if !said && p.cfg.Stuck != nil {
+			said = true
+			p.cfg.Stuck(fmt.Errorf("ha: replica %d cannot store its state, it takes no part meanwhile: %w", p.cfg.Replica.ID, err))
+		}
+		pause = min(max(2*pause, 20*time.Millisecond), p.cfg.Replica.Renew)
+		if !sleep(ctx, pause) {
+			return false
 		}
 	}
 }
