@@ -591,6 +591,14 @@ func (b *Broker) Status() BrokerStatus {
 			st.Reason = err.Error() + "; reads go on"
 			break
 		}
+		if err := r.mayAnswer(st.Epoch); err != nil {
+			st.Reason = err.Error()
+			break
+		}
+		if _, err := r.mayAppend(); err != nil {
+			st.Reason = err.Error()
+			break
+		}
 		st.Writable = true
 	}
 	return st

@@ -73,7 +73,7 @@ func (m *groupMember) client(clientID string, t *Timings, log *slog.Logger, engi
 	return client.New(client.Config{
 		Node: clientID, NameServers: m.nameServers, Transport: m.transport,
 		Peer:         &consumerPeer{group: m.group, engine: engine},
-		RouteRefresh: t.RouteRefresh, Heartbeat: t.ClientHeartbeat, Logger: log,
+		RouteRefresh: t.RouteRefresh, RouteRetry: t.RouteRetry, Heartbeat: t.ClientHeartbeat, Logger: log,
 		HeartbeatData: func() *protocol.HeartbeatRequest {
 			if !engine().Member() {
 				return nil

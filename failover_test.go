@@ -106,3 +106,59 @@ func TestALinkToTheControllerThatWasSilentIsMadeAnew(t *testing.T) {
 		})
 	}
 }
+
+// A send that may go anywhere finds the new master as soon as one that may not.
+func TestSendsFindTheNewMasterSoon(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		groups := trio()
+		c := run(t, pocketmq.ClusterConfig{Groups: append(groups, pocketmq.BrokerGroup{Name: "broker-b"}), Topics: map[string]int{"T": 1}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		time.Sleep(time.Second)
+		require.NoError(t, c.Kill("broker-a", 0))
+		killed := time.Now()
+		for {
+			r, err := p.Send(t.Context(), text("T", "x"))
+			require.NoError(t, err, "broker-b is there")
+			if r.Queue.BrokerName == "broker-a" {
+				break
+			}
+			require.Less(t, time.Since(killed), time.Minute)
+			time.Sleep(100 * time.Millisecond)
+		}
+		t.Log("broker-a took a send after", time.Since(killed))
+		assert.LessOrEqual(t, time.Since(killed), 9*time.Second, "elected within 7 s, found within a quarter of that")
+	})
+}
+
+// A master that is cut off learns of nothing, but it knows that its lease is over.
+func TestAMasterThatIsCutOffSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}})
+		time.Sleep(time.Second)
+		for _, other := range []string{"broker-a/1", "broker-a/2", "controller/broker-a"} {
+			c.Network().Drop("broker-a/0", other)
+		}
+		time.Sleep(10 * time.Second)
+		st := c.Broker("broker-a", 0).Status()
+		assert.Equal(t, pocketmq.RoleMaster, st.Role)
+		assert.False(t, st.Writable)
+		assert.Contains(t, st.Reason, "not the master any more, or cannot be sure of it")
+		assert.Positive(t, masterOf(c))
+		c.Network().HealAll()
+		time.Sleep(20 * time.Second)
+		assert.Equal(t, pocketmq.RoleSlave, c.Broker("broker-a", 0).Role())
+	})
+}
+
+func TestAMasterWithTooFewSlavesSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Groups: pair(1, pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication, MinInSyncReplicas: 2})})
+		synctest.Wait()
+		assert.True(t, c.Broker("broker-a", 0).Status().Writable)
+		require.NoError(t, c.Kill("broker-a", 1))
+		synctest.Wait()
+		st := c.Broker("broker-a", 0).Status()
+		assert.False(t, st.Writable)
+		assert.Contains(t, st.Reason, "the in-sync replicas are not enough")
+	})
+}

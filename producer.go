@@ -152,7 +152,7 @@ func (p *Producer) Start(ctx context.Context) error {
 		beat := &protocol.HeartbeatRequest{ClientID: p.id.clientID, Producers: []string{p.cfg.Group}}
 		p.client = client.New(client.Config{
 			Node: p.id.clientID, NameServers: p.cfg.NameServers, Transport: p.cfg.Transport,
-			RouteRefresh: p.cfg.Timings.RouteRefresh, Heartbeat: p.cfg.Timings.ClientHeartbeat,
+			RouteRefresh: p.cfg.Timings.RouteRefresh, RouteRetry: p.cfg.Timings.RouteRetry, Heartbeat: p.cfg.Timings.ClientHeartbeat,
 			Logger: p.log, HeartbeatData: func() *protocol.HeartbeatRequest { return beat },
 		})
 		p.client.Start()

@@ -380,6 +380,9 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 		if !retriable(err) {
 			break
 		}
+		if moved(err) {
+			p.client.Suspect()
+		}
 		if out.choice.fixed() && n+1 < attempts {
 			// The queue stays, its broker may have moved; a refused dial would use
 			// the attempts up in no time.
@@ -463,6 +466,16 @@ func retriable(err error) bool {
 		return true
 	}
 	return false
+}
+
+// moved tells whether an attempt may have failed because the group's master is another
+// one now.
+func moved(err error) bool {
+	var e *protocol.Error
+	if !errors.As(err, &e) {
+		return true
+	}
+	return e.Code == protocol.ServiceNotAvailable || e.Code == protocol.SystemError
 }
 
 // publishRoute returns where topic can be sent to. A topic that no name server

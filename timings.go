@@ -21,7 +21,7 @@ type Timings struct {
 	ClientScan      time.Duration // between two scans of a broker [10 s]
 
 	RouteRefresh time.Duration // clients ask for the routes they use [30 s] (pollNameServerInterval)
-	RouteRetry   time.Duration // a consumer asks again for a subscribed topic without a route [1 s]
+	RouteRetry   time.Duration // a consumer asks again for a subscribed topic without a route, and clients for one whose group has no master, or when a broker is not what the route says, at most this often [1 s]
 
 	Rebalance      time.Duration // a consumer recomputes its share of queues [20 s] (rocketmq.client.rebalance.waitInterval)
 	RebalanceRetry time.Duration // the same after a round that left something open [1 s] (rocketmq.client.rebalance.minInterval)

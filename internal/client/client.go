@@ -25,6 +25,10 @@ type Config struct {
 	// brokers (Java: heartbeatBrokerInterval). 0 = 30 s.
 	RouteRefresh, Heartbeat time.Duration
 
+	// RouteRetry is how soon the loop asks for routes again after Suspect, and while
+	// a broker group has no master. 0 = 1 s.
+	RouteRetry time.Duration
+
 	Logger *slog.Logger // never nil
 
 	// HeartbeatData returns what to tell the brokers. When it is nil, or
@@ -40,6 +44,7 @@ type Config struct {
 
 const (
 	defaultInterval = 30 * time.Second
+	defaultRetry    = time.Second
 	callTimeout     = 3 * time.Second // of one call to one server. Java: mqClientApiTimeout
 	connectTimeout  = 3 * time.Second // Java: connectTimeoutMillis
 )
@@ -53,6 +58,8 @@ type Client struct {
 	ended  chan struct{} // closed when the first Close is done
 
 	running sync.WaitGroup // the loop, and what flights run
+
+	suspect chan struct{} // 1 slot: routes may have changed
 
 	mu      sync.Mutex // guards what follows, and additions to running
 	started bool
@@ -78,7 +85,10 @@ func New(cfg Config) *Client {
 	if cfg.Heartbeat <= 0 {
 		cfg.Heartbeat = defaultInterval
 	}
-	c := &Client{cfg: cfg, ended: make(chan struct{})}
+	if cfg.RouteRetry <= 0 {
+		cfg.RouteRetry = min(defaultRetry, cfg.RouteRefresh)
+	}
+	c := &Client{cfg: cfg, ended: make(chan struct{}), suspect: make(chan struct{}, 1)}
 	c.life, c.cancel = context.WithCancel(context.Background())
 	c.names = newNameServers(c, cfg.NameServers)
 	c.brokers = &pool[protocol.BrokerConn]{c: c, dial: c.dialBroker}
@@ -124,12 +134,8 @@ func (c *Client) Close() error {
 // is not added again.
 func (c *Client) AddNameServer(addr string) { c.names.add(addr) }
 
-// routeLoop and beatLoop run until Close. They are two, so that a slow name
+// beatLoop, like routeLoop, runs until Close. They are two, so that a slow name
 // server does not make brokers believe that the client has died.
-func (c *Client) routeLoop() {
-	c.every(c.cfg.RouteRefresh, func() { c.refreshRoutes(c.life) })
-}
-
 func (c *Client) beatLoop() {
 	c.every(c.cfg.Heartbeat, func() {
 		if err := c.HeartbeatAll(c.life); err != nil && c.life.Err() == nil {

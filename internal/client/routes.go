@@ -155,6 +155,9 @@ func (c *Client) lookup(ctx context.Context, topic string, how lookupHow) (*Rout
 		return nil, false, err
 	}
 	route, changed := c.keepRoute(route, seq)
+	if changed && route.missesMaster() {
+		c.Suspect()
+	}
 	return route, changed, nil
 }
 

@@ -1,0 +1,76 @@
+package client
+
+import (
+	"slices"
+	"time"
+
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// Suspect tells the loop that routes may have changed: a broker could not be reached,
+// or is not the master any more. It asks within RouteRetry, once for all who suspect
+// meanwhile. It does not block.
+//
+// Differs: Java's clients wait for their next regular refresh, up to 30 s.
+func (c *Client) Suspect() {
+	select {
+	case c.suspect <- struct{}{}:
+	default:
+	}
+}
+
+// routeLoop asks for the routes in use every RouteRefresh, and sooner when somebody
+// suspects that they have changed, or while a group has no master: one that elects has
+// another soon. It runs until Close.
+func (c *Client) routeLoop() {
+	ticker := time.NewTicker(c.cfg.RouteRefresh)
+	defer ticker.Stop()
+	early := time.NewTimer(c.cfg.RouteRefresh)
+	defer early.Stop()
+	early.Stop()
+	var last, missed time.Time // the last refresh; the first after which a master was missing, zero: none is
+	for {
+		select {
+		case <-c.life.Done():
+			return
+		case <-c.suspect:
+			if wait := c.cfg.RouteRetry - time.Since(last); !last.IsZero() && wait > 0 {
+				early.Reset(wait)
+				continue
+			}
+		case <-early.C:
+		case <-ticker.C:
+		}
+		c.refreshRoutes(c.life)
+		last = time.Now()
+		early.Stop()
+		if !c.missesMaster() {
+			missed = time.Time{}
+			continue
+		}
+		if missed.IsZero() {
+			missed = last
+		}
+		// Rarer and rarer, for one that does not come.
+		if wait := max(c.cfg.RouteRetry, last.Sub(missed)/4); wait < c.cfg.RouteRefresh {
+			early.Reset(wait)
+		}
+	}
+}
+
+// missesMaster tells whether a known route does.
+func (c *Client) missesMaster() bool {
+	for _, e := range c.routes.all() {
+		if e.route.missesMaster() {
+			return true
+		}
+	}
+	return false
+}
+
+// missesMaster tells whether a group that could be sent to has slaves only.
+func (r *Route) missesMaster() bool {
+	return slices.ContainsFunc(r.Queues, func(q protocol.QueueData) bool {
+		return q.Perm&protocol.PermWrite != 0 && q.WriteQueues > 0 && !hasMaster(r.Brokers, q.BrokerName)
+	})
+}

@@ -1,0 +1,74 @@
+package client
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pocketmq/pocketmq/protocol"
+)
+
+// withoutMaster is a route to a group whose master is missing.
+func withoutMaster() protocol.TopicRoute {
+	r := routeOf([2]string{"broker-a", "127.0.0.1:1"})
+	r.Brokers[0].Addrs = map[int64]string{1: "127.0.0.1:2"}
+	return r
+}
+
+func TestASuspicionIsLookedIntoOnceForAllWhoHaveIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.ns[0].set("t", routeOf([2]string{"broker-a", "127.0.0.1:1"}))
+		c := w.client(0)
+		_, err := c.Route(t.Context(), "t")
+		require.NoError(t, err)
+		c.Start()
+		w.ns[0].lookups()
+		c.Suspect()
+		synctest.Wait()
+		assert.Len(t, w.ns[0].lookups(), 1, "the first one at once")
+		for range 10 {
+			c.Suspect()
+		}
+		synctest.Wait()
+		assert.Empty(t, w.ns[0].lookups())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Len(t, w.ns[0].lookups(), 1)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		assert.Empty(t, w.ns[0].lookups(), "nobody suspects anything any more")
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		assert.Len(t, w.ns[0].lookups(), 1, "the regular one")
+	})
+}
+
+func TestAMissingMasterIsLookedForRarerAndRarer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.ns[0].set("t", withoutMaster())
+		c := w.client(0)
+		c.Start()
+		_, err := c.Route(t.Context(), "t")
+		require.NoError(t, err)
+		w.ns[0].lookups()
+		count := func(d time.Duration) int {
+			time.Sleep(d)
+			synctest.Wait()
+			return len(w.ns[0].lookups())
+		}
+		assert.InDelta(t, 6, count(5*time.Second), 1, "every second at first")
+		assert.Less(t, count(25*time.Second), 10)
+		count(10 * time.Minute)
+		assert.Equal(t, 10, count(5*time.Minute), "as others in the end")
+
+		w.ns[0].set("t", routeOf([2]string{"broker-a", "127.0.0.1:1"}))
+		assert.Equal(t, 10, count(5*time.Minute))
+		_, ok := c.MasterAddr("broker-a")
+		assert.True(t, ok)
+	})
+}
