@@ -130,6 +130,10 @@ var allowedImports = map[string]map[string]string{
 		"protocol": "its Transport tells an advertised host",
 		"store":    "it looks into data folders, and salvages them",
 	},
+	"examples/failover": {
+		".":                      "an example uses what a user would",
+		"examples/internal/walk": "what the walkthroughs share",
+	},
 	"examples/fault": {
 		".":                      "an example uses what a user would",
 		"examples/internal/walk": "what the walkthroughs share",
@@ -138,6 +142,9 @@ var allowedImports = map[string]map[string]string{
 	},
 	"examples/internal/walk": {
 		".": "the clock, events and timings of a cluster",
+	},
+	"examples/layouts": {
+		".": "an example uses what a user would",
 	},
 	"examples/quickstart": {
 		".": "an example uses what a user would",

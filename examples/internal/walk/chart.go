@@ -20,6 +20,7 @@ type Chart struct {
 	Lanes           []Lane // from top to bottom; equal groups follow each other
 	Windows         []Window
 	Ticks           []Tick
+	Bars            []Bar
 	Moments         []Moment // what happened, as lines through all lanes
 	Legend          []Key
 	Until           time.Duration // end of the time axis
@@ -40,6 +41,15 @@ type Window struct {
 type Tick struct {
 	Lane int
 	At   time.Duration
+}
+
+// Bar is how much there was of something in a lane, over a span of time.
+type Bar struct {
+	Lane       int
+	From, Till time.Duration
+	Height     float64 // 1 fills the lane
+	Style      Style
+	Text       string // shown when the pointer rests on it
 }
 
 // Moment is something that happened.
@@ -116,6 +126,11 @@ func (c *Chart) WriteSVG(to io.Writer) error {
 		}
 		fmt.Fprintf(w, `<rect class="window" x="%.1f" y="%d" width="%.1f" height="%d" rx="1.5" fill="%s" fill-opacity="%s"%s><title>%s</title></rect>`+"\n",
 			x, y+2, max(c.x(v.Till)-x, 1), laneHeight-4, palette(v.Style.Colour), opacity, edge, escape(v.Text))
+	}
+	for _, b := range c.Bars {
+		x, height := c.x(b.From), min(max(b.Height, 0), 1)*(laneHeight-2)
+		fmt.Fprintf(w, `<rect class="bar" x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"><title>%s</title></rect>`+"\n",
+			x, float64(c.laneTop(lanesTop, b.Lane)+laneHeight-1)-height, max(c.x(b.Till)-x, 0.5), height, palette(b.Style.Colour), escape(b.Text))
 	}
 	for _, t := range c.Ticks {
 		y := c.laneTop(lanesTop, t.Lane)

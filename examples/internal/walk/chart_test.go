@@ -19,6 +19,7 @@ func TestChartIsWellFormedAndHasOneElementPerThing(t *testing.T) {
 		Lanes:   []Lane{{"g", "1"}, {"g", "2"}, {"h", "<3>"}},
 		Windows: []Window{{Lane: 0, From: 0, Till: time.Second, Text: "a & b"}, {Lane: 2, From: time.Second, Till: 200 * time.Second, Style: Style{Colour: 25, Faded: true}}, {Lane: 1}},
 		Ticks:   []Tick{{Lane: 1, At: time.Second}},
+		Bars:    []Bar{{Lane: 1, From: time.Second, Till: 2 * time.Second, Height: 0.5, Text: "<half>"}, {Lane: 1, Height: 7}},
 		Moments: []Moment{{At: time.Second, Text: "<one>"}, {At: time.Second, Text: "two"}, {At: 89 * time.Second, Text: "one near the right edge"}},
 		Legend:  []Key{{Text: "x"}, {Style: Style{Faded: true}, Text: "y"}, {Style: Style{Tick: true}, Text: "z"}},
 	}
@@ -43,7 +44,7 @@ func TestChartIsWellFormedAndHasOneElementPerThing(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, map[string]int{"lane": 3, "window": 3, "tick": 1, "moment": 3, "key": 2}, count)
+	assert.Equal(t, map[string]int{"lane": 3, "window": 3, "tick": 1, "bar": 2, "moment": 3, "key": 2}, count)
 }
 
 func TestChartOfNothing(t *testing.T) {

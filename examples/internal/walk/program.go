@@ -17,7 +17,7 @@ type Program struct {
 	Name     string
 	About    string   // what it shows; printed by -h
 	Choice   string   // what -strategy chooses
-	Choices  []string // the values of -strategy, the default first
+	Choices  []string // the values of -strategy, the default first; nil = there is no such flag
 	Drawn    string   // what -svg draws
 	Speed    float64  // default of -speed
 	Fastest  float64  // most that -speed may be: beyond it, what takes milliseconds cannot be told apart
@@ -31,7 +31,7 @@ type Program struct {
 // Options are the flags of a walkthrough.
 type Options struct {
 	Step     bool
-	Strategy string  // one of Program.Choices
+	Strategy string  // one of Program.Choices; "" without any
 	Speed    float64 // positive
 	SVG      string  // a file; "" = none
 }
@@ -80,7 +80,9 @@ func (p Program) parse(args []string, out io.Writer) (Options, error) {
 	flags := flag.NewFlagSet(p.Name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are told once, by Main
 	flags.BoolVar(&o.Step, "step", false, "wait for Enter before each step; the cluster's time goes on meanwhile")
-	flags.StringVar(&o.Strategy, "strategy", p.Choices[0], p.Choice+": "+strings.Join(p.Choices, ", "))
+	if len(p.Choices) > 0 {
+		flags.StringVar(&o.Strategy, "strategy", p.Choices[0], p.Choice+": "+strings.Join(p.Choices, ", "))
+	}
 	flags.Float64Var(&o.Speed, "speed", p.Speed, fmt.Sprintf("cluster time runs `N` times faster, 0.1 to %v; the times told are cluster time", p.Fastest))
 	flags.StringVar(&o.SVG, "svg", "", "draw "+p.Drawn+" into this `file`")
 	flags.Usage = func() {
@@ -102,6 +104,9 @@ func (p Program) parse(args []string, out io.Writer) (Options, error) {
 	}
 	if !(o.Speed >= 0.1 && o.Speed <= p.Fastest) {
 		return o, fmt.Errorf("-speed is %v, must be between 0.1 and %v", o.Speed, p.Fastest)
+	}
+	if len(p.Choices) == 0 {
+		return o, writable(o.SVG)
 	}
 	i := slices.IndexFunc(p.Choices, func(c string) bool { return strings.EqualFold(c, o.Strategy) })
 	if i < 0 {

@@ -57,6 +57,16 @@ func TestHelpShowsFlagsAndExamples(t *testing.T) {
 	}
 }
 
+func TestWithoutChoicesThereIsNoStrategy(t *testing.T) {
+	p := program(func(_ context.Context, _ *Story, o Options) error {
+		assert.Equal(t, Options{Speed: 60}, o)
+		return nil
+	})
+	p.Choices = nil
+	require.NoError(t, Run(t.Context(), p, nil, strings.NewReader(""), &bytes.Buffer{}))
+	require.ErrorContains(t, Run(t.Context(), p, []string{"-strategy", "ONE"}, strings.NewReader(""), &bytes.Buffer{}), "not defined")
+}
+
 func TestErrorsOfTheStoryComeBack(t *testing.T) {
 	wrong := errors.New("it was not so")
 	err := Run(t.Context(), program(func(context.Context, *Story, Options) error { return wrong }), nil, strings.NewReader(""), &bytes.Buffer{})
