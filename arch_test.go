@@ -144,6 +144,9 @@ var allowedImports = map[string]map[string]string{
 	"examples/internal/walk": {
 		".": "the clock, events and timings of a cluster",
 	},
+	"examples/layouts": {
+		".": "an example uses what a user would",
+	},
 	"examples/quickstart": {
 		".": "an example uses what a user would",
 	},

@@ -205,6 +205,7 @@ func (r *brokerRun) replicated(e ha.Event) {
 		r.leftBehind(e.Err)
 		r.log.Warn("does not follow the master", "addr", e.Addr, "err", e.Err, "retry", e.Retry)
 		r.events.emit(r.node, func(b EventBase) Event { return MasterLost{b, e.Addr, e.Err} })
+		r.wire.watch.changed(rolesChanged)
 	case ha.Truncated:
 		r.log.Warn("the end of the log was cut off, which the master does not have", "from", e.From, "to", e.To, "epoch", e.Epoch)
 		r.events.emit(r.node, func(b EventBase) Event { return Truncated{b, e.From, e.To, e.Epoch} })

@@ -342,7 +342,10 @@ func (c *Cluster) startGroups(ctx context.Context, gs []BrokerGroup) error {
 			if err := start(members[0]); err != nil {
 				return err
 			}
-			return each(members[1:], start)
+			if err := each(members[1:], start); err != nil || g.Config.Replication != SyncReplication {
+				return err
+			}
+			return c.awaitFollowers(ctx, g)
 		})
 	}
 	return eg.Wait()

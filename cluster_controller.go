@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/pocketmq/pocketmq/ha"
@@ -251,6 +252,25 @@ func (c *Cluster) awaitGroup(ctx context.Context, group string) error {
 	})
 	if err != nil {
 		return fmt.Errorf("no broker of %s has become a master that takes messages: %w", group, err)
+	}
+	return nil
+}
+
+// awaitFollowers waits until the slaves of a group follow its master, or know why they
+// cannot: a send would find fewer than it wants.
+func (c *Cluster) awaitFollowers(ctx context.Context, g BrokerGroup) error {
+	err := c.awaitRole(ctx, func() bool {
+		_, follow := c.Broker(g.Name, protocol.MasterID).run.Load().slaveStatus()
+		for id := range int64(g.Slaves) {
+			connected := slices.ContainsFunc(follow, func(s SlaveStatus) bool { return s.ID == id+1 && s.Addr != "" })
+			if f := c.Broker(g.Name, id+1).run.Load().receiver.Load(); !connected && f.Status().Err == nil {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("the slaves of %s do not follow their master: %w", g.Name, err)
 	}
 	return nil
 }

@@ -140,6 +140,18 @@ func TestSyncReplicationWaitsForASlave(t *testing.T) {
 	})
 }
 
+func TestSlavesFollowWhenAClusterHasStarted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for range 20 {
+			begin := time.Now()
+			c := run(t, pocketmq.ClusterConfig{Groups: pair(2, pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication, MinInSyncReplicas: 3}), Topics: map[string]int{"T": 1}})
+			_, err := producer(t, c, pocketmq.ProducerConfig{Retries: pocketmq.NoRetries}).Send(t.Context(), text("T", "x"))
+			require.NoError(t, err)
+			assert.Zero(t, time.Since(begin))
+		}
+	})
+}
+
 func TestMinInSyncReplicasRefusesBeforeAnythingIsStored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{

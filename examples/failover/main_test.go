@@ -21,9 +21,9 @@ import (
 // facts are what the story tells, at whatever speed.
 func facts() []string {
 	return []string{
-		"broker-a/0 is killed", "is elected: epoch 2", "ok: broker-a had another master within 7.0 s",
+		"broker-a/0 is killed", "is elected: epoch 2", "ok: broker-a had another master after ",
 		"ok: the former master is a slave, and in sync",
-		"ok: broker-b had another master within 7.0 s", "and none was acknowledged; the last time she heard:",
+		"ok: broker-b had another master after ", "and none was acknowledged; the last time she heard:",
 		"cuts its log off behind position", "ok: dora's sends are acknowledged again",
 		"ok: broker-a/0 is master again", "ok: everything acknowledged was consumed: lost 0",
 		"ok: the logs of the members of each group end at the same position, under the same epoch",
