@@ -320,6 +320,7 @@ func TestHA06_OnlyWholeRecordsAreReadFromASlave(t *testing.T) {
 			c.Network().Delay("broker-a/0", "broker-a/1", 20*time.Millisecond)
 			require.NoError(t, <-done)
 		}
+		synctest.Wait() // what is confirmed becomes readable a moment after the answer
 		assert.Len(t, contentAt(t, c, 0), 30)
 		assert.Zero(t, count.n.Load(), "errors were logged")
 
