@@ -51,6 +51,7 @@ var allowedImports = map[string]map[string]string{
 	"internal/deadline":  {},
 	"internal/statefile": {},
 	"internal/pipenet":   {},
+	"internal/history":   {}, // of tests only
 	"internal/memnet": {
 		"protocol": "it is a protocol.Transport",
 	},
