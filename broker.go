@@ -595,7 +595,7 @@ func (b *Broker) Status() BrokerStatus {
 			st.Reason = err.Error()
 			break
 		}
-		if _, err := r.mayAppend(); err != nil {
+		if _, _, err := r.mayAppend(); err != nil {
 			st.Reason = err.Error()
 			break
 		}

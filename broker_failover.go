@@ -76,7 +76,7 @@ func (r *brokerRun) takesMessages() bool {
 	if at.role != RoleMaster || r.mayAnswer(at.epoch) != nil {
 		return false
 	}
-	lonely, err := r.mayAppend()
+	_, lonely, err := r.mayAppend()
 	return !lonely && err == nil
 }
 
@@ -209,18 +209,25 @@ func (r *brokerRun) prepare(ctx context.Context, step ha.Do, epoch int64) error 
 		return nil // only whole records are ever written
 	case ha.DoBeginEpoch:
 		return r.store().BeginEpoch(ctx, epoch)
-	case ha.DoDispatch:
-		// All that it holds will be its log: nobody cuts it any more once it is master,
-		// and if it does not become that, cutting takes the queues back, too.
-		return r.store().SetConfirmed(r.store().Positions().Written)
-	case ha.DoClamp:
-		return errors.Join(r.leadMetadata(epoch), r.ensureTopics())
+	case ha.DoDispatch, ha.DoClamp:
+		// These wait for the confirmation, see serve: until then another one may be
+		// elected, who does not have all of this log. What was dispatched could be read,
+		// and counts as never to be cut.
+		return nil
 	}
 	return fmt.Errorf("a promotion has no step %d", step)
 }
 
 // serve begins the duty of a master, which the controller has stored.
 func (r *brokerRun) serve(epoch int64, set []ha.Member, setEpoch int64) error {
+	// All that it holds is the group's log from here on.
+	st := r.store()
+	if err := st.SetConfirmed(st.Positions().Written); err != nil {
+		return err
+	}
+	if err := errors.Join(r.leadMetadata(epoch), r.ensureTopics()); err != nil {
+		return err
+	}
 	in := ha.InSyncConfig{
 		Set: set, SetEpoch: setEpoch, Controlled: true, MinInSync: r.cfg.MinInSyncReplicas, InSyncReplicas: r.cfg.InSyncReplicas,
 		MaxGone: r.cfg.Timings.LeaseExpire,
@@ -228,11 +235,11 @@ func (r *brokerRun) serve(epoch int64, set []ha.Member, setEpoch int64) error {
 	if r.cfg.Replication == SyncReplication {
 		in.Acks = ha.AckAll
 	}
-	r.standing.Store(&standing{role: RoleMaster, epoch: epoch, id: protocol.MasterID})
 	m, err := r.newMastery(epoch, in)
 	if err != nil {
 		return err
 	}
+	r.standing.Store(&standing{role: RoleMaster, epoch: epoch, id: protocol.MasterID})
 	d := r.newDuty()
 	r.duty = d
 	way := r.door.open()

@@ -24,6 +24,13 @@ func (r *brokerRun) noteWritten(position int64) {
 	}
 }
 
+// noteSynced is told of each sync of the log. It must not block.
+func (r *brokerRun) noteSynced(position int64) {
+	if m := r.master.Load(); m != nil {
+		m.slaves.Durable(position)
+	}
+}
+
 // serveAsMaster begins the duty of a master without failover: it delivers delayed
 // messages, and gives its log to slaves.
 func (r *brokerRun) serveAsMaster(ctx context.Context) error {
@@ -93,7 +100,7 @@ func (r *brokerRun) newMastery(epoch int64, in ha.InSyncConfig) (*mastery, error
 	m := &mastery{epoch: epoch}
 	var err error
 	m.slaves, err = ha.NewSlaves(ha.SlavesConfig{
-		Cluster: r.cfg.Cluster, Group: r.cfg.Name, Log: replicaLog{r}, InSync: in, SyncFlush: r.cfg.Flush == SyncFlush,
+		Cluster: r.cfg.Cluster, Group: r.cfg.Name, Log: replicaLog{r}, InSync: in, SyncFlush: r.cfg.Flush == SyncFlush && !r.throwaway,
 		Heartbeat: r.cfg.Timings.HAHeartbeat, Housekeeping: r.cfg.Timings.HAHousekeeping, TransferBytes: r.cfg.HATransferBytes,
 		OnEvent: r.replicated, OnConfirmed: r.confirmed, OnAsk: func(ha.Change) { r.elections.Ask() },
 	})
@@ -210,32 +217,34 @@ func (r *brokerRun) replicated(e ha.Event) {
 }
 
 // mayAppend refuses what could not be acknowledged as it has to be: nil, or a refusal
-// that stores nothing. lonely tells that it is to be stored but will not have the
+// that stores nothing. m is who waits for the acknowledgements: the broker may be fenced
+// before it has written. lonely tells that it is to be stored but will not have the
 // acknowledgements that it wants.
-func (r *brokerRun) mayAppend() (lonely bool, err error) {
+func (r *brokerRun) mayAppend() (m *mastery, lonely bool, err error) {
 	if r.cfg.Replication != SyncReplication {
-		return false, nil
+		return nil, false, nil
 	}
-	m := r.master.Load()
-	if m == nil {
-		return true, nil
+	m = r.master.Load()
+	switch {
+	case m == nil && r.cfg.Failover:
+		return nil, false, r.notMaster(protocol.CodeSendMessage)
+	case m == nil:
+		return nil, true, nil
 	}
 	err = m.slaves.MayAppend()
 	if err != nil && r.cfg.MinInSyncReplicas > 1 {
 		// Java: IN_SYNC_REPLICAS_NOT_ENOUGH
-		return false, protocol.Errorf(protocol.SystemError, "the in-sync replicas are not enough at %s: %v (BrokerConfig.MinInSyncReplicas is %d)", r.cfg.Name, err, r.cfg.MinInSyncReplicas)
+		return m, false, protocol.Errorf(protocol.SystemError, "the in-sync replicas are not enough at %s: %v (BrokerConfig.MinInSyncReplicas is %d)", r.cfg.Name, err, r.cfg.MinInSyncReplicas)
 	}
-	return err != nil, nil
+	return m, err != nil, nil
 }
 
 // awaitSlaves waits until what ends at a position is acknowledged by as many members as
 // are wanted.
-func (r *brokerRun) awaitSlaves(ctx context.Context, position int64, lonely bool) error {
+func (r *brokerRun) awaitSlaves(ctx context.Context, m *mastery, position int64, lonely bool) error {
 	if lonely {
 		return protocol.Errorf(protocol.SlaveNotAvailable, "stored at %s, but fewer slaves follow than have to have it (BrokerConfig.InSyncReplicas is %d, the master counts)", r.cfg.Name, r.cfg.InSyncReplicas)
 	}
-	m := r.master.Load()
-	m.slaves.Durable(position)
 	limit := r.cfg.Timings.ReplicationTimeout
 	if until, ok := ctx.Deadline(); ok {
 		// The answer is to come while its caller still waits for it: who hears nothing

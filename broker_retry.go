@@ -72,7 +72,8 @@ func (s *brokerSession) sendMsgBack(ctx context.Context, q *protocol.ConsumerSen
 	if err := batch.Add(&rec); err != nil {
 		return nil, illegal(err)
 	}
-	if _, err := s.mayAppend(); err != nil {
+	m, _, err := s.mayAppend()
+	if err != nil {
 		return nil, notStored(err)
 	}
 	at, err := s.store().Append(ctx, batch, store.AppendOptions{})
@@ -85,7 +86,7 @@ func (s *brokerSession) sendMsgBack(ctx context.Context, q *protocol.ConsumerSen
 	if s.cfg.Failover && s.cfg.Replication == SyncReplication {
 		// Differs: RocketMQ's brokers do not wait for slaves here. The offset of what is
 		// taken back is committed next, so it has to outlive the master.
-		if err := s.awaitSlaves(ctx, at.Position, false); err != nil {
+		if err := s.awaitSlaves(ctx, m, at.Position, false); err != nil {
 			return nil, protocol.Errorf(protocol.SystemError, "FLUSH_SLAVE_TIMEOUT: %v", err)
 		}
 	}

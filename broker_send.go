@@ -80,9 +80,10 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 		return nil, illegal(err)
 	}
 	n := batch.Len()
+	var m *mastery
 	lonely := false
 	if !noWait {
-		if lonely, err = s.mayAppend(); err != nil {
+		if m, lonely, err = s.mayAppend(); err != nil {
 			return nil, err
 		}
 	}
@@ -101,7 +102,7 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 	}
 	if s.cfg.Replication == SyncReplication && !noWait {
 		// What became of the slaves counts for more than what became of the disk.
-		if haErr := s.awaitSlaves(ctx, at.Position+int64(n)-1, lonely); haErr != nil {
+		if haErr := s.awaitSlaves(ctx, m, at.Position+int64(n)-1, lonely); haErr != nil {
 			return resp, haErr
 		}
 	}

@@ -33,7 +33,7 @@ func (r *brokerRun) storeConfig() store.Config {
 		FileSize: b.cfg.CommitLogFileSize, CacheBytes: b.cfg.CacheBytes, SyncFlush: b.cfg.Flush == SyncFlush,
 		FlushInterval: b.cfg.Timings.FlushInterval, FlushTimeout: b.cfg.Timings.FlushTimeout,
 		Throwaway: b.throwaway, Logger: b.log,
-		Arrived: r.arrived, Written: r.noteWritten, Dropped: r.topicDropped, DelayLevels: b.cfg.Timings.DelayLevels,
+		Arrived: r.arrived, Written: r.noteWritten, Synced: r.noteSynced, Dropped: r.topicDropped, DelayLevels: b.cfg.Timings.DelayLevels,
 		Fenced: func(err error) {
 			b.log.Error("store fenced", "err", err)
 			r.events.emit(b.node, func(e EventBase) Event { return StoreFenced{e, fenced(err)} })
@@ -74,8 +74,13 @@ func (r *brokerRun) reopen(ctx context.Context, change func(*store.Config) error
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := hooked(r.store().Close()); err != nil && !errors.Is(err, store.ErrClosed) {
+	switch err := hooked(r.store().Close()); {
+	case errors.Is(err, ErrHandlersRunning):
 		return fmt.Errorf("close the store to change it: %w", err)
+	case err != nil && !errors.Is(err, store.ErrClosed):
+		// It is closed all the same, and says this again each time. What it could not write
+		// is made again when the store opens, as after a crash.
+		r.log.Warn("the store that is to be changed was not closed in good order", "err", err)
 	}
 	cfg := r.storeConfig()
 	if err := change(&cfg); err != nil {

@@ -200,7 +200,13 @@ func sleepUntil(at time.Time) {
 // no client has checked.
 func dial(t testing.TB, c *pocketmq.Cluster, group string) protocol.BrokerConn {
 	t.Helper()
-	conn, err := c.Transport().DialBroker(context.Background(), protocol.Dial{Node: "probe", Addr: c.Broker(group, 0).Addr()})
+	return dialMember(t, c, group, 0)
+}
+
+// dialMember is dial for any member of a group.
+func dialMember(t testing.TB, c *pocketmq.Cluster, group string, id int64) protocol.BrokerConn {
+	t.Helper()
+	conn, err := c.Transport().DialBroker(context.Background(), protocol.Dial{Node: "probe", Addr: c.Broker(group, id).Addr()})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
 	return conn
@@ -218,7 +224,19 @@ type stored struct {
 // demands that its offsets are dense.
 func queueContent(t testing.TB, c *pocketmq.Cluster, q pocketmq.MessageQueue) []stored {
 	t.Helper()
-	conn := dial(t, c, q.BrokerName)
+	return queueContentAt(t, c, q, 0)
+}
+
+// contentAt are the bodies in queue 0 of T at a member of broker-a.
+func contentAt(t testing.TB, c *pocketmq.Cluster, id int64) []string {
+	t.Helper()
+	return bodiesOf(queueContentAt(t, c, queue("T", "broker-a", 0), id))
+}
+
+// queueContentAt is queueContent at any member of a group.
+func queueContentAt(t testing.TB, c *pocketmq.Cluster, q pocketmq.MessageQueue, id int64) []stored {
+	t.Helper()
+	conn := dialMember(t, c, q.BrokerName, id)
 	codec := message.NewCodec()
 	defer codec.Close()
 	var out []stored

@@ -39,7 +39,8 @@ type ParticipantConfig struct {
 	State          ReplicaState // stored already; see NextLife
 	LastEpoch, End int64        // of the log
 	Duties         Duties
-	// Dial connects to the controller, wherever it is now.
+	// Dial connects to the controller, wherever it is now. Its ctx ends when Dial has
+	// returned, or after a lease.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// Connected, when not nil, is told when the controller is reached, and when it is
 	// not any more, with the reason. It must not block.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -321,14 +322,28 @@ func (f *follower) agree(ctx context.Context, mine *slaveHello) error {
 	switch {
 	case keep == 0 && m.begin > 0:
 		return f.beginAnew(ctx, mine, parted)
-	case keep < mine.end:
+	case keep < mine.end || begunInVain(mine.epochs, m.epochs, keep):
 		if err := cfg.Log.Cut(ctx, keep); err != nil {
 			return fmt.Errorf("ha: cutting the log behind %d: %w", keep, err)
 		}
 		f.end = keep
-		cfg.OnEvent(Truncated{From: mine.end, To: keep, Epoch: m.epoch})
+		if keep < mine.end {
+			cfg.OnEvent(Truncated{From: mine.end, To: keep, Epoch: m.epoch})
+		}
 	}
 	return f.checkEnd()
+}
+
+// begunInVain tells whether a log that ends at a position has begun an epoch behind it
+// that its master does not have: it was elected, and then another one was. What follows
+// may be of an older epoch.
+func begunInVain(mine, masters []Epoch, end int64) bool {
+	for _, e := range mine {
+		if e.First > end && !slices.Contains(masters, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // compare is the last position up to keep at which the records of both logs are known to

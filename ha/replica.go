@@ -88,7 +88,8 @@ const (
 	// DoCutTail, DoBeginEpoch, DoDispatch, DoClamp: the steps of a promotion, each
 	// durable, each followed by [Replica.Done]: cut an incomplete record off the end
 	// of the log; make Epoch begin at its end; dispatch to its end; move positions
-	// that lie outside of their queues into them.
+	// that lie outside of their queues into them. The last two may wait for DoServe: a
+	// replica that is not confirmed in the end has to take back what they did.
 	DoCutTail
 	DoBeginEpoch
 	DoDispatch

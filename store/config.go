@@ -117,6 +117,10 @@ type Config struct {
 	// deletion that is replayed when the store opens is not told. Like Arrived, but that
 	// it may block for file calls.
 	Dropped func(topic string, position int64)
+	// Synced, when not nil, is called after each sync of the log, with the last position
+	// that was synced, by the goroutine that syncs. It must not block. A throwaway store
+	// never calls it.
+	Synced func(position int64)
 	// Full, when not nil, is called when appends begin to be refused because of
 	// MinFreeBytes, and, with nil, when nothing refuses them any more, by Open or a goroutine
 	// of the store and without any lock. It must not call Close, Kill, PowerOff and

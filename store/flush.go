@@ -249,6 +249,9 @@ func (s *Store) syncLog() error {
 		f.broken.Store(true)
 		return s.fence(fmt.Errorf("sync: %w", err))
 	}
+	if s.cfg.Synced != nil && !s.cfg.Throwaway {
+		s.cfg.Synced(s.log.synced.Load())
+	}
 	return nil
 }
 
