@@ -1,0 +1,307 @@
+package pocketmq_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pocketmq/pocketmq"
+	"github.com/pocketmq/pocketmq/internal/history"
+)
+
+// faultKind is something that can be done to a cluster.
+type faultKind string
+
+const (
+	faultKill          faultKind = "kill"
+	faultKillMaster    faultKind = "kill master"
+	faultRestart       faultKind = "restart"
+	faultPower         faultKind = "power off"
+	faultPowerMaster   faultKind = "power off master"
+	faultController    faultKind = "kill controller"
+	faultControllerUp  faultKind = "restart controller"
+	faultControllerBad faultKind = "controller cannot write"
+	faultControllerOK  faultKind = "controller can write"
+	faultElect         faultKind = "elect"
+	faultCut           faultKind = "cut"
+	faultOneWay        faultKind = "cut one way"
+	faultDrop          faultKind = "drop"
+	faultIsolate       faultKind = "isolate"
+	faultIsolateMaster faultKind = "isolate master"
+	faultDelay         faultKind = "delay"
+	faultHeal          faultKind = "heal"
+	faultPause         faultKind = "pause"
+	faultPauseMaster   faultKind = "pause master"
+	faultResume        faultKind = "resume"
+	faultSlow          faultKind = "slow disk"
+	faultFull          faultKind = "full disk"
+	faultGoodDisk      faultKind = "good disk"
+)
+
+// Groups of faults; what is named twice comes twice as often.
+var (
+	killing     = []faultKind{faultKill, faultKillMaster, faultKillMaster, faultRestart, faultRestart, faultRestart}
+	powering    = []faultKind{faultPower, faultPower, faultPowerMaster, faultPowerMaster, faultRestart, faultRestart}
+	controlling = []faultKind{faultController, faultControllerUp, faultControllerUp, faultControllerUp, faultControllerBad, faultControllerOK, faultControllerOK, faultElect, faultElect}
+	networking  = []faultKind{faultCut, faultOneWay, faultOneWay, faultDrop, faultIsolate, faultIsolateMaster, faultDelay, faultHeal, faultHeal, faultHeal}
+	stalling    = []faultKind{faultPause, faultPauseMaster, faultResume, faultResume, faultSlow, faultFull, faultGoodDisk, faultGoodDisk}
+)
+
+// faultState is what is broken now.
+type faultState struct {
+	down, paused, badDisk map[int64]bool
+	controller, cannot    bool
+}
+
+// fault is one step of a schedule: all is drawn before anything happens.
+type scheduled struct {
+	after    time.Duration
+	kind     faultKind
+	a, b     int64 // members; b may be the controller, or everybody
+	duration time.Duration
+}
+
+func (r *historyRun) schedule() []scheduled {
+	list := make([]scheduled, 16+r.rnd.IntN(16))
+	for i := range list {
+		list[i] = scheduled{
+			after: time.Duration(r.rnd.Int64N(int64(time.Second))), kind: r.faults[r.rnd.IntN(len(r.faults))],
+			a: int64(r.rnd.IntN(len(r.members))), b: int64(r.rnd.IntN(len(r.members)+3)) - 2,
+			duration: time.Duration(1+r.rnd.Int64N(300)) * time.Millisecond,
+		}
+		if r.rnd.IntN(3) == 0 {
+			list[i].after *= 8 // time for elections
+		}
+	}
+	return list
+}
+
+// node is what a number of a schedule means to the network.
+func (r *historyRun) node(n int64) string {
+	switch n {
+	case -1:
+		return "controller/" + historyGroup
+	case -2:
+		return "ns-0"
+	}
+	return fmt.Sprintf("%s/%d", historyGroup, n%int64(len(r.members)))
+}
+
+// breakThings carries out the schedule.
+func (r *historyRun) breakThings() {
+	r.state = faultState{down: make(map[int64]bool), paused: make(map[int64]bool), badDisk: make(map[int64]bool)}
+	time.Sleep(r.pace(time.Second))
+	for _, s := range r.schedule() {
+		time.Sleep(r.pace(s.after))
+		at := r.now()
+		if done := r.do(s); done != "" {
+			r.add(history.Entry{Kind: history.Fault, At: at, Until: r.now(), Text: done})
+			if *failoverLog {
+				r.t.Logf("%v %s", at, done)
+			}
+		}
+	}
+	time.Sleep(r.pace(time.Second))
+}
+
+// master is who takes itself for the master, a when nobody does.
+func (r *historyRun) master(a int64) int64 {
+	for b := range r.cluster.Brokers() {
+		if !r.state.down[b.ID()] && b.Role() == pocketmq.RoleMaster {
+			return b.ID()
+		}
+	}
+	return a
+}
+
+// do carries out a step, and says what it was; "" when there was nothing to do.
+func (r *historyRun) do(s scheduled) string {
+	c, st, id := r.cluster, &r.state, s.a
+	switch s.kind {
+	case faultKillMaster, faultPowerMaster, faultIsolateMaster, faultPauseMaster:
+		id = r.master(s.a)
+	}
+	var err error
+	switch s.kind {
+	case faultKill, faultKillMaster, faultPower, faultPowerMaster:
+		if st.down[id] {
+			return ""
+		}
+		st.down[id], st.paused[id] = true, false
+		if s.kind == faultKill || s.kind == faultKillMaster {
+			err = c.Kill(historyGroup, id)
+		} else {
+			err = c.PowerOff(historyGroup, id)
+		}
+	case faultRestart:
+		if !st.down[id] {
+			return ""
+		}
+		ctx, cancel := context.WithTimeout(r.t.Context(), r.slack(2*time.Second))
+		rerr := c.Restart(ctx, historyGroup, id)
+		cancel()
+		if rerr != nil { // links are cut, or the disk is full
+			return fmt.Sprintf("%s %d: %v", s.kind, id, rerr)
+		}
+		st.down[id] = false
+	case faultController:
+		if st.controller {
+			return ""
+		}
+		st.controller = true
+		err = c.KillController(historyGroup)
+	case faultControllerUp:
+		if !st.controller || st.cannot {
+			return ""
+		}
+		st.controller = false
+		err = c.RestartController(r.t.Context(), historyGroup)
+	case faultControllerBad, faultControllerOK:
+		if st.cannot == (s.kind == faultControllerBad) {
+			return ""
+		}
+		st.cannot = !st.cannot
+		err = r.controllerWrites(!st.cannot)
+	case faultElect:
+		if st.controller {
+			return ""
+		}
+		ctx, cancel := context.WithTimeout(r.t.Context(), r.pace(2*time.Second))
+		err := c.Elect(ctx, historyGroup, id)
+		cancel()
+		return fmt.Sprintf("%s %d: %v", s.kind, id, err)
+	case faultPause, faultPauseMaster:
+		if st.down[id] || st.paused[id] {
+			return ""
+		}
+		st.paused[id] = true
+		err = c.Pause(historyGroup, id)
+	case faultResume:
+		if !st.paused[id] {
+			return ""
+		}
+		st.paused[id] = false
+		err = c.Resume(historyGroup, id)
+	case faultSlow:
+		st.badDisk[id] = true
+		err = c.SlowDisk(historyGroup, id, s.duration)
+	case faultFull:
+		st.badDisk[id] = true
+		err = c.FullDisk(historyGroup, id, true)
+	case faultGoodDisk:
+		if !st.badDisk[id] {
+			return ""
+		}
+		err = r.goodDisk(id)
+	default:
+		return r.doLink(s, id)
+	}
+	require.NoError(r.t, err, "%s: %s %d", r.what(), s.kind, id)
+	return fmt.Sprintf("%s %d", s.kind, id)
+}
+
+// doLink does something to a link.
+func (r *historyRun) doLink(s scheduled, id int64) string {
+	n := r.cluster.Network()
+	if n == nil {
+		return ""
+	}
+	a, b := r.node(id), r.node(s.b)
+	switch s.kind {
+	case faultHeal:
+		n.HealAll()
+		return "heal"
+	case faultIsolate, faultIsolateMaster:
+		n.Drop(a, "*")
+		return fmt.Sprintf("%s: %s", s.kind, a)
+	}
+	if a == b {
+		return ""
+	}
+	switch s.kind {
+	case faultCut:
+		n.Cut(a, b)
+	case faultOneWay:
+		if s.duration%2 == 0 {
+			a, b = b, a
+		}
+		n.CutOneWay(a, b)
+	case faultDrop:
+		n.Drop(a, b)
+	case faultDelay:
+		n.Delay(a, b, s.duration)
+	}
+	return fmt.Sprintf("%s: %s, %s", s.kind, a, b)
+}
+
+func (r *historyRun) goodDisk(id int64) error {
+	r.state.badDisk[id] = false
+	if err := r.cluster.SlowDisk(historyGroup, id, 0); err != nil {
+		return err
+	}
+	return r.cluster.FullDisk(historyGroup, id, false)
+}
+
+// controllerWrites makes the controller's writes fail, by a folder that is where it
+// writes to, or succeed again.
+func (r *historyRun) controllerWrites(can bool) error {
+	in := filepath.Join(filepath.Dir(r.dirs[0]), "controller", historyGroup+".json.tmp")
+	if can {
+		return os.RemoveAll(in)
+	}
+	return os.MkdirAll(filepath.Join(in, "full"), 0o755)
+}
+
+// mend ends all faults.
+func (r *historyRun) mend() {
+	if n := r.cluster.Network(); n != nil {
+		n.HealAll()
+	}
+	st := &r.state
+	for _, id := range r.members {
+		if st.badDisk[id] {
+			require.NoError(r.t, r.goodDisk(id), r.what())
+		}
+		if st.paused[id] {
+			require.NoError(r.t, r.cluster.Resume(historyGroup, id), r.what())
+		}
+	}
+	if st.cannot {
+		require.NoError(r.t, r.controllerWrites(true), r.what())
+	}
+	if st.controller {
+		require.NoError(r.t, r.cluster.RestartController(r.t.Context(), historyGroup), r.what())
+	}
+	for _, id := range r.members {
+		if st.down[id] {
+			require.NoError(r.t, r.cluster.Restart(r.t.Context(), historyGroup, id), r.what())
+		}
+	}
+	*st = faultState{}
+}
+
+// testLogger shows what is logged, with the time since begin.
+func testLogger(t *testing.T, begin time.Time) *slog.Logger {
+	return slog.New(slog.NewTextHandler(logWriter{t}, &slog.HandlerOptions{
+		Level: slog.LevelDebug,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Duration("at", a.Value.Time().Sub(begin))
+			}
+			return a
+		},
+	}))
+}
+
+type logWriter struct{ t *testing.T }
+
+func (w logWriter) Write(b []byte) (int, error) {
+	w.t.Log(string(b[:len(b)-1]))
+	return len(b), nil
+}
