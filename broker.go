@@ -164,6 +164,7 @@ type brokerRun struct {
 	receiver  atomic.Pointer[ha.Receiver]   // nil unless it is a slave
 	elections *ha.Participant               // nil without failover
 	announced atomic.Bool                   // it has registered in its role
+	early     *doorway                      // of one that is being promoted; of who begins and ends duties
 	renounced atomic.Bool                   // in a group with failover: the log may be dropped
 	writes    inflight                      // requests that only a master serves
 	moved     chan struct{}                 // capacity 1: the log of a slave has grown

@@ -135,7 +135,7 @@ func electedInVain(t *testing.T, lonely bool) {
 	soon("its epoch begins", func() bool { return logFolders(c, 1) > before })
 	c.Network().Drop("controller/broker-a", "broker-a/1")
 	c.Network().Heal("controller/broker-a", "broker-a/2")
-	soon("another one is elected", func() bool { return masterOf(c) == 2 })
+	soon("another one is elected", func() bool { return c.Broker("broker-a", 2).Role() == pocketmq.RoleMaster })
 	c.Network().HealAll()
 	require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
 	inSync(t, c, 2)
@@ -197,4 +197,24 @@ func TestWhatNobodyWaitsForIsConfirmedWithSyncFlush(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A member whose disk is full can promise nothing. It takes part again once it can.
+func TestAMemberThatCannotSaveItsPromisesTakesPartAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}})
+		inSync(t, c, 2)
+		p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: time.Minute, Retries: 100})
+		replicated(t, p, 0, 1)
+		require.NoError(t, c.FullDisk("broker-a", 2, true))
+		require.NoError(t, c.Kill("broker-a", 0))
+		time.Sleep(20 * time.Second)
+		assert.Equal(t, pocketmq.RoleMaster, c.Broker("broker-a", 1).Role())
+		require.NoError(t, c.FullDisk("broker-a", 2, false))
+		time.Sleep(15 * time.Second) // its store notices at the next time it looks
+		inSync(t, c, 1)
+		replicated(t, p, 1, 1)
+		require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
+		assert.Equal(t, []string{"0", "1"}, logsAgree(t, c, 10*time.Second))
+	})
 }

@@ -45,6 +45,9 @@ type ParticipantConfig struct {
 	// Connected, when not nil, is told when the controller is reached, and when it is
 	// not any more, with the reason. It must not block.
 	Connected func(err error)
+	// Unsaved, when not nil, is told when the state cannot be stored: the replica has no
+	// role until it can. It must not block.
+	Unsaved func(err error)
 }
 
 // Participant is a replica's part in the elections of its group: the shell of a
@@ -59,6 +62,8 @@ type Participant struct {
 	core *Replica
 	todo []Ready // of calls from outside
 	ask  bool    // a change of the set is wanted
+
+	unsaved bool // the state could not be stored; of the goroutine of Run
 }
 
 // outbox is how many messages wait while the controller cannot be reached.
@@ -135,9 +140,8 @@ func (p *Participant) step(f func(*Replica) Ready) {
 	signal(p.wake)
 }
 
-// Run takes part until ctx ends, and returns nil then; or an error when the replica's
-// state cannot be stored: it has no role any more then, and gets none before a new life.
-func (p *Participant) Run(ctx context.Context) error {
+// Run takes part until ctx ends.
+func (p *Participant) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var link sync.WaitGroup
 	link.Go(func() { p.link(ctx) })
@@ -148,16 +152,14 @@ func (p *Participant) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case m := <-p.inbox:
 			p.step(func(r *Replica) Ready { return r.Step(time.Now(), m) })
 		case <-p.wake:
 		case <-timer.C:
 			p.tick()
 		}
-		if err := p.carryOut(ctx); err != nil {
-			return err
-		}
+		p.carryOut(ctx)
 		p.mu.Lock()
 		at := p.core.Deadline()
 		p.mu.Unlock()
@@ -175,8 +177,8 @@ func (p *Participant) tick() {
 }
 
 // carryOut does what has to be done, and what comes of that.
-func (p *Participant) carryOut(ctx context.Context) error {
-	for {
+func (p *Participant) carryOut(ctx context.Context) {
+	for ctx.Err() == nil {
 		p.mu.Lock()
 		ask := p.ask
 		if len(p.todo) == 0 {
@@ -185,16 +187,17 @@ func (p *Participant) carryOut(ctx context.Context) error {
 			if ask {
 				p.askFor()
 			}
-			return nil
+			return
 		}
 		ready := p.todo[0]
 		p.todo = p.todo[1:]
 		p.mu.Unlock()
 		if ready.State != nil {
 			if err := p.cfg.Duties.Save(*ready.State); err != nil {
-				p.cfg.Duties.Fence()
-				return fmt.Errorf("ha: replica %d cannot store its state, it takes no part any more: %w", p.cfg.Replica.ID, err)
+				p.halt(ctx, err)
+				continue
 			}
+			p.unsaved = false
 		}
 		for _, a := range ready.Do {
 			p.do(ctx, a)
@@ -203,6 +206,22 @@ func (p *Participant) carryOut(ctx context.Context) error {
 			p.send(m)
 		}
 	}
+}
+
+// halt is what follows a state that could not be stored: nothing goes on until it is.
+// The disk may be full, and have space again later.
+func (p *Participant) halt(ctx context.Context, err error) {
+	p.cfg.Duties.Fence()
+	if !p.unsaved && p.cfg.Unsaved != nil {
+		p.cfg.Unsaved(fmt.Errorf("ha: replica %d takes no part in elections until it can store its state: %w", p.cfg.Replica.ID, err))
+	}
+	p.unsaved = true
+	sleep(ctx, p.cfg.Replica.Renew)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	void := p.core.Halt()
+	state := p.core.State()
+	p.todo = []Ready{{State: &state, Send: void.Send}}
 }
 
 // do carries out one action.
