@@ -165,8 +165,8 @@ type brokerRun struct {
 	receiver  atomic.Pointer[ha.Receiver]   // nil unless it is a slave
 	elections *ha.Participant               // nil without failover
 	announced atomic.Bool                   // it has registered in its role
+	early     *doorway                      // of one that is being promoted; of who begins and ends duties
 	renounced atomic.Bool                   // in a group with failover: the log may be dropped
-	way       *doorway                      // of a broker that is about to become master; of who begins and ends duties
 	writes    inflight                      // requests that only a master serves
 	moved     chan struct{}                 // capacity 1: the log of a slave has grown
 	copyNow   chan struct{}                 // capacity 1: metadata is to be copied at once

@@ -72,6 +72,11 @@ func (d *door) open() *doorway {
 	return way
 }
 
+// closeWith closes the doorway when ctx ends, whether it is served by then or not.
+func (w *doorway) closeWith(ctx context.Context) {
+	context.AfterFunc(ctx, func() { _ = w.Close() }) // it is never an error
+}
+
 // doorway is a net.Listener for one who serves slaves.
 type doorway struct {
 	door   *door

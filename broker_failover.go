@@ -33,14 +33,14 @@ func (r *brokerRun) takePart(fresh bool) error {
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			return r.cfg.Transport.DialStream(ctx, protocol.Dial{Node: r.node, Addr: r.wire.controller()})
 		},
+		Unsaved: func(err error) {
+			r.log.Error("takes no part in elections for now", "err", err)
+			r.events.emit(r.node, func(b EventBase) Event { return StoreFenced{b, protocol.Tagged(err.Error(), ErrFenced, err)} })
+		},
 		Connected: func(err error) {
 			if err != nil {
 				r.log.Warn("the controller of the group is not reached", "err", err)
 			}
-		},
-		Stuck: func(err error) {
-			r.log.Error("what was promised in an election cannot be stored", "err", err)
-			r.events.emit(r.node, func(b EventBase) Event { return StoreFenced{b, protocol.Tagged(err.Error(), ErrFenced, err)} })
 		},
 	})
 	r.loops.Go(func() { r.elections.Run(r.ctx) })
@@ -158,9 +158,9 @@ func (r *brokerRun) fence() {
 	r.standing.Store(&standing{role: RoleSlave, epoch: old.epoch, id: old.id, fenced: true})
 	m := r.master.Swap(nil)
 	r.duty.end() // those who wait for slaves wait no more
-	if r.way != nil {
-		_ = r.way.Close() // a promotion that came to nothing
-		r.way = nil
+	if r.early != nil {
+		_ = r.early.Close() // it is never an error
+		r.early = nil
 	}
 	r.announced.Store(false)
 	r.duty = nil
@@ -209,11 +209,12 @@ func (r *brokerRun) follow(epoch, master int64, addr string) error {
 func (r *brokerRun) prepare(ctx context.Context, step ha.Do, epoch int64) error {
 	switch step {
 	case ha.DoCutTail:
-		return nil // only whole records are ever written
+		// Only whole records are ever written. The others may hear of the confirmation
+		// before this one does: who connects then waits for serve.
+		r.early = r.door.open()
+		r.early.closeWith(r.ctx)
+		return nil
 	case ha.DoBeginEpoch:
-		if r.way == nil {
-			r.way = r.door.open() // slaves that are told sooner than this broker wait there
-		}
 		return r.store().BeginEpoch(ctx, epoch)
 	case ha.DoDispatch, ha.DoClamp:
 		// These wait for the confirmation, see serve: until then another one may be
@@ -248,8 +249,8 @@ func (r *brokerRun) serve(epoch int64, set []ha.Member, setEpoch int64) error {
 	r.standing.Store(&standing{role: RoleMaster, epoch: epoch, id: protocol.MasterID})
 	d := r.newDuty()
 	r.duty = d
-	way := r.way
-	r.way = nil
+	way := r.early
+	r.early = nil
 	d.loops.Go(func() { r.serveSlaves(d.ctx, m, way) })
 	d.loops.Go(func() { r.announceRole(d.ctx) })
 	r.deliver(d)

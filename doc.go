@@ -5,7 +5,8 @@
 // stores messages and serves them. A [Producer] picks a queue of a topic and
 // sends there. A [Consumer] shares a topic's queues with the other members of
 // its group and hands what it pulls to a handler. An [Admin] looks after
-// topics. A [Cluster] wires them together, and kills and restarts its members
+// topics. Brokers of one name are a group: a master and slaves that copy its log,
+// of which one takes its place if the group elects. A [Cluster] wires them together, and kills and restarts its members
 // on request. They talk through a [Transport]; [InMemory] is one inside the
 // process, with links that can be broken, and [TCP] speaks RocketMQ's protocol.
 //

@@ -198,3 +198,23 @@ func TestWhatNobodyWaitsForIsConfirmedWithSyncFlush(t *testing.T) {
 		})
 	}
 }
+
+// A member whose disk is full can promise nothing. It takes part again once it can.
+func TestAMemberThatCannotSaveItsPromisesTakesPartAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}})
+		inSync(t, c, 2)
+		p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: time.Minute, Retries: 100})
+		replicated(t, p, 0, 1)
+		require.NoError(t, c.FullDisk("broker-a", 2, true))
+		require.NoError(t, c.Kill("broker-a", 0))
+		time.Sleep(20 * time.Second)
+		assert.Equal(t, pocketmq.RoleMaster, c.Broker("broker-a", 1).Role())
+		require.NoError(t, c.FullDisk("broker-a", 2, false))
+		time.Sleep(15 * time.Second) // its store notices at the next time it looks
+		inSync(t, c, 1)
+		replicated(t, p, 1, 1)
+		require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
+		assert.Equal(t, []string{"0", "1"}, logsAgree(t, c, 10*time.Second))
+	})
+}

@@ -285,6 +285,46 @@ func groupOf(t testing.TB, c *pocketmq.Cluster, name string) pocketmq.GroupStatu
 	return g
 }
 
+func TestTroubleSlavesAreMissing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := inTrouble(t, "Slaves are missing")
+		c := run(t, pocketmq.ClusterConfig{
+			Groups: pair(1, pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication}), Topics: map[string]int{"orders": 1}, Logger: x.logger(),
+		})
+		ctx, p := t.Context(), producer(t, c, pocketmq.ProducerConfig{})
+		_, err := p.Send(ctx, text("orders", "x"))
+		require.NoError(t, err)
+		c.Network().Drop("broker-a/0", "broker-a/1")
+		result, err := p.Send(ctx, text("orders", "x"))
+		require.ErrorIs(t, err, pocketmq.ErrFlushSlaveTimeout)
+		require.NotNil(t, result)
+		x.quoted(err.Error())
+		require.NoError(t, c.Kill("broker-a", 1))
+		c.Network().HealAll()
+		time.Sleep(20 * time.Second)
+		_, err = p.Send(ctx, text("orders", "x"))
+		require.ErrorIs(t, err, pocketmq.ErrSlaveNotAvailable)
+		x.quoted(err.Error())
+
+		c.Network().Cut("broker-a/0", "broker-a/1")
+		err = c.Restart(ctx, "broker-a", 1)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		x.mu.Lock()
+		assert.Contains(t, x.log.String(), `level=WARN msg="does not follow the master" node=broker-a/1`)
+		x.mu.Unlock()
+		x.quoted(`level=WARN msg="does not follow the master" node=broker-a/1`)
+		master := c.Broker("broker-a", 0).Status()
+		assert.Empty(t, master.Slaves)
+		behind := c.Broker("broker-a", 1).Status().Master.Err
+		assert.Error(t, behind)
+		c.Network().HealAll()
+		time.Sleep(6 * time.Second)
+		_, err = p.Send(ctx, text("orders", "x"))
+		require.NoError(t, err)
+	})
+}
+
 func TestTroubleSendFailed(t *testing.T) {
 	ofMemory(t, "the page shows errors in memory, which name nodes besides their addresses")
 	const title = "Send failed"

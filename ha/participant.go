@@ -45,9 +45,9 @@ type ParticipantConfig struct {
 	// Connected, when not nil, is told when the controller is reached, and when it is
 	// not any more, with the reason. It must not block.
 	Connected func(err error)
-	// Stuck, when not nil, is told that a state cannot be stored, once for each. It must
-	// not block.
-	Stuck func(err error)
+	// Unsaved, when not nil, is told when the state cannot be stored: the replica has no
+	// role until it can. It must not block.
+	Unsaved func(err error)
 }
 
 // Participant is a replica's part in the elections of its group: the shell of a
@@ -62,6 +62,8 @@ type Participant struct {
 	core *Replica
 	todo []Ready // of calls from outside
 	ask  bool    // a change of the set is wanted
+
+	unsaved bool // the state could not be stored; of the goroutine of Run
 }
 
 // outbox is how many messages wait while the controller cannot be reached.
@@ -176,7 +178,7 @@ func (p *Participant) tick() {
 
 // carryOut does what has to be done, and what comes of that.
 func (p *Participant) carryOut(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
 		p.mu.Lock()
 		ask := p.ask
 		if len(p.todo) == 0 {
@@ -190,8 +192,12 @@ func (p *Participant) carryOut(ctx context.Context) {
 		ready := p.todo[0]
 		p.todo = p.todo[1:]
 		p.mu.Unlock()
-		if ready.State != nil && !p.save(ctx, *ready.State) {
-			return
+		if ready.State != nil {
+			if err := p.cfg.Duties.Save(*ready.State); err != nil {
+				p.halt(ctx, err)
+				continue
+			}
+			p.unsaved = false
 		}
 		for _, a := range ready.Do {
 			p.do(ctx, a)
@@ -202,25 +208,20 @@ func (p *Participant) carryOut(ctx context.Context) {
 	}
 }
 
-// save stores a state, and tries again until it can: what stands on it waits. What the
-// replica did until then it does not do any more under an older epoch than it knows of.
-// It is false when ctx has ended.
-func (p *Participant) save(ctx context.Context, s ReplicaState) bool {
-	pause, said := time.Duration(0), false
-	for {
-		err := p.cfg.Duties.Save(s)
-		if err == nil {
-			return true
-		}
-		if !said && p.cfg.Stuck != nil {
-			said = true
-			p.cfg.Stuck(fmt.Errorf("ha: replica %d cannot store its state, it takes no part meanwhile: %w", p.cfg.Replica.ID, err))
-		}
-		pause = min(max(2*pause, 20*time.Millisecond), p.cfg.Replica.Renew)
-		if !sleep(ctx, pause) {
-			return false
-		}
+// halt is what follows a state that could not be stored: nothing goes on until it is.
+// The disk may be full, and have space again later.
+func (p *Participant) halt(ctx context.Context, err error) {
+	p.cfg.Duties.Fence()
+	if !p.unsaved && p.cfg.Unsaved != nil {
+		p.cfg.Unsaved(fmt.Errorf("ha: replica %d takes no part in elections until it can store its state: %w", p.cfg.Replica.ID, err))
 	}
+	p.unsaved = true
+	sleep(ctx, p.cfg.Replica.Renew)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	void := p.core.Halt()
+	state := p.core.State()
+	p.todo = []Ready{{State: &state, Send: void.Send}}
 }
 
 // do carries out one action.
@@ -281,7 +282,7 @@ func (p *Participant) send(m Message) {
 func (p *Participant) link(ctx context.Context) {
 	pause := time.Duration(0)
 	for ctx.Err() == nil {
-		dialling, cancel := context.WithTimeout(ctx, p.cfg.Replica.Lease)
+		dialling, cancel := context.WithTimeout(ctx, p.cfg.Replica.Lease) // what was said longer ago is worth nothing
 		conn, err := p.cfg.Dial(dialling)
 		cancel()
 		if err == nil {
@@ -315,9 +316,8 @@ func (p *Participant) talk(ctx context.Context, conn net.Conn) error {
 	reader.Go(func() {
 		in := bufio.NewReader(conn)
 		for {
-			// The controller answers each renewal: one that has been silent for several of
-			// them is gone, and nothing may ever say so.
-			err := conn.SetReadDeadline(time.Now().Add(p.cfg.Replica.Lease))
+			// Each renewal is answered: who is silent for this long is gone.
+			err := conn.SetReadDeadline(time.Now().Add(2 * p.cfg.Replica.Lease))
 			var m Message
 			if err == nil {
 				m, err = ReadMessage(in)

@@ -116,8 +116,7 @@ type Action struct {
 // Ready is what has to be done after a step of a [Replica], in this order.
 type Ready struct {
 	// State, if there is one, has to be durable before anything else is done. When
-	// that fails the replica is of no use any more: its process ends, or begins a new
-	// life.
+	// that fails nothing else is done, see [Replica.Halt], and the state is stored later.
 	State *ReplicaState
 	Do    []Action
 	Send  []Message
@@ -292,6 +291,21 @@ func (r *Replica) Resign(time.Time) Ready {
 	r.drop(&out)
 	r.resigned = r.epoch
 	out.Send = append(out.Send, r.resignation())
+	return out
+}
+
+// Halt gives up every role: the shell could not do what it was told, so what it does is
+// not what is known here. What it had still to do and to send is void. The next answer
+// of the controller gives a role again, and a promise that was asked for is given when it
+// is asked for again.
+func (r *Replica) Halt() Ready {
+	var out Ready
+	if r.role == RoleMaster || r.role == RolePromoting {
+		r.resigned = r.epoch
+		out.Send = append(out.Send, r.resignation())
+	}
+	r.drop(&out)
+	r.epoch = 0
 	return out
 }
 
