@@ -32,10 +32,9 @@ type controller struct {
 	events    *emitter
 	log       *slog.Logger
 
-	mu     sync.Mutex // guards what follows
-	addr   string     // where it listens, or did
-	run    *controllerRun
-	failed error // why it cannot store its state; nil: it can
+	mu   sync.Mutex // guards what follows
+	addr string     // where it listens, or did
+	run  *controllerRun
 }
 
 // controllerRun is one life of a controller.

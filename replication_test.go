@@ -80,25 +80,25 @@ func TestSyncReplicationWaitsForASlave(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Groups: pair(2, pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication}), Topics: map[string]int{"T": 1}})
 		synctest.Wait()
 		p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: 30 * time.Second})
-		send := func() (*pocketmq.SendResult, error, time.Duration) {
+		send := func() (*pocketmq.SendResult, time.Duration, error) {
 			begun := time.Now()
 			r, err := p.SendTo(t.Context(), queue("T", "broker-a", 0), text("T", "x"))
-			return r, err, time.Since(begun)
+			return r, time.Since(begun), err
 		}
-		r, err, took := send()
+		r, took, err := send()
 		require.NoError(t, err)
 		assert.Equal(t, pocketmq.SendOK, r.Status)
 		assert.Zero(t, took)
 
 		// One of two slaves is enough.
 		c.Network().Drop("broker-a/0", "broker-a/1")
-		_, err, took = send()
+		_, took, err = send()
 		require.NoError(t, err)
 		assert.Zero(t, took)
 
 		// Nobody answers: stored, and the result comes with the error.
 		c.Network().Drop("broker-a/0", "broker-a/2")
-		r, err, took = send()
+		r, took, err = send()
 		require.ErrorIs(t, err, pocketmq.ErrFlushSlaveTimeout)
 		require.NotNil(t, r)
 		assert.Equal(t, pocketmq.SendFlushSlaveTimeout, r.Status)
@@ -125,7 +125,7 @@ func TestSyncReplicationWaitsForASlave(t *testing.T) {
 		c.Network().HealAll()
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		r, err, took = send()
+		r, took, err = send()
 		require.ErrorIs(t, err, pocketmq.ErrSlaveNotAvailable)
 		assert.Equal(t, pocketmq.SendSlaveNotAvailable, r.Status)
 		assert.Equal(t, int64(5), r.QueueOffset)
@@ -135,7 +135,7 @@ func TestSyncReplicationWaitsForASlave(t *testing.T) {
 		require.NoError(t, c.Restart(t.Context(), "broker-a", 2))
 		time.Sleep(time.Second)
 		caughtUp(t, c, 2)
-		_, err, _ = send()
+		_, _, err = send()
 		require.NoError(t, err)
 	})
 }

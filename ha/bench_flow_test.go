@@ -15,7 +15,6 @@ type ringLog struct {
 	records [][]byte
 	end     atomic.Int64
 	reached chan struct{}
-	goal    int64
 	batches int
 }
 

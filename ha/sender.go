@@ -274,16 +274,14 @@ func (p *sender) goodbye(body []byte) error {
 }
 
 func (p *sender) readAck() (ackBody, error) {
-	for {
-		kind, body, err := p.wire.next(time.Time{})
-		if err != nil {
-			return ackBody{}, err
-		}
-		if kind == kindGoodbye {
-			return ackBody{}, p.goodbye(body)
-		}
-		return parseAck(body)
+	kind, body, err := p.wire.next(time.Time{})
+	if err != nil {
+		return ackBody{}, err
 	}
+	if kind == kindGoodbye {
+		return ackBody{}, p.goodbye(body)
+	}
+	return parseAck(body)
 }
 
 func (p *sender) readAcks() error {

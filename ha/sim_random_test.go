@@ -227,10 +227,6 @@ func (s *sim) cutRandomly(n *simNode, later func(int, func())) {
 	})
 }
 
-func (s *sim) summary() string {
-	return fmt.Sprintf("%d answered, %d alone, %d unknown, %d elections", s.oks, s.oksAsync, s.unknown, s.elections)
-}
-
 func TestSimulatorFindsNothing(t *testing.T) {
 	if mutating {
 		t.Skip("guards are taken away in this build")

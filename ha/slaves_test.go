@@ -468,7 +468,7 @@ func TestServeEndsWithItsListener(t *testing.T) {
 	})
 }
 
-type temporary struct{ error }
+type temporary struct{}
 
 func (temporary) Temporary() bool { return true }
 func (temporary) Error() string   { return "too many open files" }
