@@ -716,6 +716,7 @@ func TestASubscribedTopicMayComeLater(t *testing.T) {
 		require.NoError(t, co.Subscribe(t.Context(), "T", pocketmq.Filter{}))
 		assert.Equal(t, []pocketmq.MessageQueue{q}, co.Assignment())
 		sendNumbers(t, p, q, 0, 3)
+		synctest.Wait() // Poll returns what has come
 		assert.Equal(t, between(0, 3), polled(t, co))
 		status, ok := c.Broker("broker-a", 0).Group("g")
 		require.True(t, ok)
