@@ -39,6 +39,7 @@ const (
 	faultDrop          faultKind = "drop"
 	faultIsolate       faultKind = "isolate"
 	faultIsolateMaster faultKind = "isolate master"
+	faultPartMaster    faultKind = "part master"
 	faultDelay         faultKind = "delay"
 	faultHeal          faultKind = "heal"
 	faultPause         faultKind = "pause"
@@ -54,7 +55,7 @@ const (
 var (
 	killing     = []faultKind{faultKill, faultKillMaster, faultKillMaster, faultRestart, faultRestart, faultRestart}
 	powering    = []faultKind{faultPower, faultPower, faultPowerMaster, faultPowerMaster, faultRestart, faultRestart}
-	controlling = []faultKind{faultLie, faultController, faultControllerUp, faultControllerUp, faultControllerUp, faultControllerBad, faultControllerOK, faultControllerOK, faultElect, faultElect}
+	controlling = []faultKind{faultLie, faultPartMaster, faultPartMaster, faultController, faultControllerUp, faultControllerUp, faultControllerUp, faultControllerBad, faultControllerOK, faultControllerOK, faultElect, faultElect}
 	networking  = []faultKind{faultCut, faultOneWay, faultOneWay, faultDrop, faultIsolate, faultIsolateMaster, faultDelay, faultHeal, faultHeal, faultHeal}
 	stalling    = []faultKind{faultPause, faultPauseMaster, faultResume, faultResume, faultSlow, faultFull, faultGoodDisk, faultGoodDisk}
 )
@@ -130,7 +131,7 @@ func (r *historyRun) master(a int64) int64 {
 func (r *historyRun) do(s scheduled) string {
 	c, st, id := r.cluster, &r.state, s.a
 	switch s.kind {
-	case faultKillMaster, faultPowerMaster, faultIsolateMaster, faultPauseMaster:
+	case faultKillMaster, faultPowerMaster, faultIsolateMaster, faultPartMaster, faultPauseMaster:
 		id = r.master(s.a)
 	}
 	var err error
@@ -229,10 +230,18 @@ func (r *historyRun) doLink(s scheduled, id int64) string {
 		n.Drop(a, "*")
 		return fmt.Sprintf("%s: %s", s.kind, a)
 	}
-	if a == b {
+	if a == b && s.kind != faultPartMaster {
 		return ""
 	}
 	switch s.kind {
+	case faultPartMaster: // from those who elect: clients and name servers reach it
+		n.Drop(a, r.node(-1))
+		for _, other := range r.members {
+			if other != id && s.b%2 == 0 {
+				n.Drop(a, r.node(other))
+			}
+		}
+		return fmt.Sprintf("%s: %s", s.kind, a)
 	case faultCut:
 		n.Cut(a, b)
 	case faultOneWay:
