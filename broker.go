@@ -386,7 +386,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 			_ = r.door.listener.Close() // one of the loops takes its connections
 		}
 		r.loops.Wait()
-		r.duty.end()
+		r.duty.end(nil)
 	})
 	switch {
 	case b.cfg.Failover:
@@ -468,7 +468,7 @@ func (b *Broker) stop(closeStore func(*store.Store) error, persist bool) error {
 		}
 		r.waiters.Close()
 		r.loops.Wait()
-		r.duty.end() // nobody begins another one
+		r.duty.end(nil) // nobody begins another one
 		r.reg.close()
 		if persist {
 			errs = append(errs, r.offsets.Persist(), r.settings.Persist(), r.closeDelays(), r.replica.persist())

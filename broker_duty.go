@@ -19,22 +19,23 @@ type standing struct {
 // and ends duties, one after the other.
 type duty struct {
 	ctx    context.Context // ends with the duty
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	loops  sync.WaitGroup
 }
 
 func (r *brokerRun) newDuty() *duty {
 	d := &duty{}
-	d.ctx, d.cancel = context.WithCancel(r.ctx)
+	d.ctx, d.cancel = context.WithCancelCause(r.ctx)
 	return d
 }
 
-// end returns when nothing of the duty runs any more.
-func (d *duty) end() {
+// end returns when nothing of the duty runs any more. Peers are told of the end, unless
+// it has a cause of its own: then connections to them break off at once.
+func (d *duty) end(cause error) {
 	if d == nil {
 		return
 	}
-	d.cancel()
+	d.cancel(cause)
 	d.loops.Wait()
 }
 

@@ -151,13 +151,17 @@ func (e elector) Asked() (ha.Change, bool) {
 	return ha.Change{}, false
 }
 
+// errFencing is the end of a duty that another one follows. There is no time for
+// goodbyes: the election waits for it.
+var errFencing = errors.New("it has no role for now")
+
 // fence ends the present duty. When it returns nothing of it goes on: no record is
 // written, none acknowledged, and no answer given that rests on it.
 func (r *brokerRun) fence() {
 	old := r.standing.Load()
 	r.standing.Store(&standing{role: RoleSlave, epoch: old.epoch, id: old.id, fenced: true})
 	m := r.master.Swap(nil)
-	r.duty.end() // those who wait for slaves wait no more
+	r.duty.end(errFencing) // those who wait for slaves wait no more
 	if r.early != nil {
 		_ = r.early.Close() // it is never an error
 		r.early = nil

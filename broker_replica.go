@@ -113,6 +113,7 @@ func (r *replica) losePower() error {
 	r.file.NeedSpace(nil)
 	s := r.saved
 	s.Boot, s.Closed = "", false
+	r.file.NeedSpace(nil) // it is not the broker who does this, nor its disk, which may be full
 	return r.saveLocked(s)
 }
 

@@ -170,14 +170,17 @@ func (c *Cluster) startController(ctx context.Context, g BrokerGroup) error {
 
 // Elect makes a member the master of its group, if the rules allow it: it has to be one
 // that has everything that was acknowledged. It returns when it is master. Errors:
-// ErrNotMaster with the reason when it cannot be; ErrNotFound; that of ctx. Java:
+// ErrNotMaster with the reason when it cannot be, or when another one was elected
+// because it did not answer; ErrNotFound; ErrUnreachable while the controller is not
+// running; that of ctx. Java:
 // ELECT_MASTER with designateElect.
 func (c *Cluster) Elect(ctx context.Context, group string, id int64) error {
 	return c.elect(ctx, group, id, false)
 }
 
 // ElectUnclean makes a member the master of its group although messages that were
-// acknowledged may be lost by it: for when those who have them will not come back. Java:
+// acknowledged may be lost by it: for when those who have them will not come back. It is
+// told by the event UncleanElection, and as an error in the log. Java:
 // enableElectUncleanMaster.
 func (c *Cluster) ElectUnclean(ctx context.Context, group string, id int64) error {
 	return c.elect(ctx, group, id, true)
@@ -204,10 +207,24 @@ func (c *Cluster) elect(ctx context.Context, group string, id int64, unclean boo
 	if err != nil {
 		return err
 	}
-	return c.awaitRole(ctx, func() bool {
+	epoch := run.server.State().Epoch
+	if unclean {
+		ctl.log.Error("an operator has a broker elected that may lack what was acknowledged", "broker", nodeName(group, id), "epoch", epoch)
+		c.wire.events.emit(controllerNode(group), func(b EventBase) Event { return UncleanElection{b, group, id, epoch} })
+	}
+	var other int64
+	err = c.awaitRole(ctx, func() bool {
+		if s := run.server.State(); s.MasterEpoch >= epoch && s.Master != id {
+			other = s.MasterEpoch
+			return true
+		}
 		b := c.Broker(group, id)
 		return b != nil && b.life.use() == nil && b.Role() == RoleMaster
 	})
+	if err == nil && other > 0 {
+		return fmt.Errorf("broker %s did not answer in time, and another one was elected, under epoch %d: %w", nodeName(group, id), other, ErrNotMaster)
+	}
+	return err
 }
 
 // awaitRole waits until done: it looks again whenever a broker of the cluster has got

@@ -79,6 +79,15 @@ type Elected struct {
 	Epoch int64
 }
 
+// UncleanElection: Cluster.ElectUnclean makes a broker the master of its group although
+// messages that were acknowledged may be lost by it. Its node is the group's controller.
+type UncleanElection struct {
+	EventBase
+	Broker string // the group
+	ID     int64
+	Epoch  int64
+}
+
 // Truncated: a slave has cut off the end of its log, which its master does not have.
 type Truncated struct {
 	EventBase

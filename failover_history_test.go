@@ -34,6 +34,7 @@ var (
 	failoverFor   = flag.Duration("failover.for", 5*time.Second, "how long TestFailoverInRealTime goes on")
 	failoverKeep  = flag.String("failover.keep", "", "folder for the histories of failures [testdata/failover]; with it all of them are kept")
 	failoverLog   = flag.Bool("failover.log", false, "show what the brokers log")
+	failoverBreak = flag.Int("failover.break", 0, "number of a rule in ha/guard.go to take away, with the build tag mutate")
 	historyFile   = flag.String("history.file", "", "judge this history again")
 )
 
@@ -94,6 +95,9 @@ func TestFailoverHistories(t *testing.T) {
 	first := *failoverSeed
 	if first == 0 {
 		first = rand.Uint64N(1 << 40)
+	}
+	if *failoverBreak != 0 {
+		require.NoError(t, breakRule(*failoverBreak))
 	}
 	var sum historySum
 	t.Run("seeds", func(t *testing.T) {

@@ -218,3 +218,16 @@ func TestAMemberThatCannotSaveItsPromisesTakesPartAgain(t *testing.T) {
 		assert.Equal(t, []string{"0", "1"}, logsAgree(t, c, 10*time.Second))
 	})
 }
+
+func TestABrokerWithAFullDiskCanLosePower(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}, Dir: t.TempDir()})
+		inSync(t, c, 2)
+		require.NoError(t, c.FullDisk("broker-a", 1, true))
+		require.NoError(t, c.PowerOff("broker-a", 1))
+		require.NoError(t, c.FullDisk("broker-a", 1, false))
+		require.NoError(t, c.Restart(t.Context(), "broker-a", 1))
+		time.Sleep(time.Second)
+		inSync(t, c, 2)
+	})
+}

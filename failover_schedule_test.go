@@ -1,8 +1,12 @@
 package pocketmq_test
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +17,7 @@ import (
 
 	"github.com/pocketmq/pocketmq"
 	"github.com/pocketmq/pocketmq/internal/history"
+	"github.com/pocketmq/pocketmq/protocol"
 )
 
 // faultKind is something that can be done to a cluster.
@@ -34,6 +39,7 @@ const (
 	faultDrop          faultKind = "drop"
 	faultIsolate       faultKind = "isolate"
 	faultIsolateMaster faultKind = "isolate master"
+	faultPartMaster    faultKind = "part master"
 	faultDelay         faultKind = "delay"
 	faultHeal          faultKind = "heal"
 	faultPause         faultKind = "pause"
@@ -42,13 +48,14 @@ const (
 	faultSlow          faultKind = "slow disk"
 	faultFull          faultKind = "full disk"
 	faultGoodDisk      faultKind = "good disk"
+	faultLie           faultKind = "lie to the master"
 )
 
 // Groups of faults; what is named twice comes twice as often.
 var (
 	killing     = []faultKind{faultKill, faultKillMaster, faultKillMaster, faultRestart, faultRestart, faultRestart}
 	powering    = []faultKind{faultPower, faultPower, faultPowerMaster, faultPowerMaster, faultRestart, faultRestart}
-	controlling = []faultKind{faultController, faultControllerUp, faultControllerUp, faultControllerUp, faultControllerBad, faultControllerOK, faultControllerOK, faultElect, faultElect}
+	controlling = []faultKind{faultLie, faultPartMaster, faultPartMaster, faultController, faultControllerUp, faultControllerUp, faultControllerUp, faultControllerBad, faultControllerOK, faultControllerOK, faultElect, faultElect}
 	networking  = []faultKind{faultCut, faultOneWay, faultOneWay, faultDrop, faultIsolate, faultIsolateMaster, faultDelay, faultHeal, faultHeal, faultHeal}
 	stalling    = []faultKind{faultPause, faultPauseMaster, faultResume, faultResume, faultSlow, faultFull, faultGoodDisk, faultGoodDisk}
 )
@@ -124,7 +131,7 @@ func (r *historyRun) master(a int64) int64 {
 func (r *historyRun) do(s scheduled) string {
 	c, st, id := r.cluster, &r.state, s.a
 	switch s.kind {
-	case faultKillMaster, faultPowerMaster, faultIsolateMaster, faultPauseMaster:
+	case faultKillMaster, faultPowerMaster, faultIsolateMaster, faultPartMaster, faultPauseMaster:
 		id = r.master(s.a)
 	}
 	var err error
@@ -194,6 +201,8 @@ func (r *historyRun) do(s scheduled) string {
 	case faultFull:
 		st.badDisk[id] = true
 		err = c.FullDisk(historyGroup, id, true)
+	case faultLie:
+		return r.lie()
 	case faultGoodDisk:
 		if !st.badDisk[id] {
 			return ""
@@ -221,10 +230,18 @@ func (r *historyRun) doLink(s scheduled, id int64) string {
 		n.Drop(a, "*")
 		return fmt.Sprintf("%s: %s", s.kind, a)
 	}
-	if a == b {
+	if a == b && s.kind != faultPartMaster {
 		return ""
 	}
 	switch s.kind {
+	case faultPartMaster: // from those who elect: clients and name servers reach it
+		n.Drop(a, r.node(-1))
+		for _, other := range r.members {
+			if other != id && s.b%2 == 0 {
+				n.Drop(a, r.node(other))
+			}
+		}
+		return fmt.Sprintf("%s: %s", s.kind, a)
 	case faultCut:
 		n.Cut(a, b)
 	case faultOneWay:
@@ -238,6 +255,89 @@ func (r *historyRun) doLink(s scheduled, id int64) string {
 		n.Delay(a, b, s.duration)
 	}
 	return fmt.Sprintf("%s: %s, %s", s.kind, a, b)
+}
+
+// lie lets liars take the places of all slaves: they acknowledge to the master whatever
+// it has not sent them. Then the master dies.
+func (r *historyRun) lie() string {
+	n, id := r.cluster.Network(), r.master(-1)
+	if n == nil || id < 0 {
+		return ""
+	}
+	at := ""
+	for b := range r.cluster.Brokers() {
+		if b.ID() != id {
+			n.Cut(r.node(id), r.node(b.ID()))
+			at = cmp.Or(b.Status().Master.Addr, at)
+		}
+	}
+	told := 0
+	for _, slave := range r.members {
+		if slave != id && liar(r, slave, at) {
+			told++
+		}
+	}
+	time.Sleep(500 * time.Millisecond)
+	if !r.state.down[id] {
+		r.state.down[id], r.state.paused[id] = true, false
+		require.NoError(r.t, r.cluster.Kill(historyGroup, id), r.what())
+	}
+	n.HealAll()
+	return fmt.Sprintf("%s %d: %d were taken for slaves", faultLie, id, told)
+}
+
+// liar connects to a master as one of its slaves, with an empty log, and acknowledges
+// more than there is. It is false when the master does not speak with it.
+func liar(r *historyRun, id int64, at string) bool {
+	ctx, cancel := context.WithTimeout(r.t.Context(), 100*time.Millisecond)
+	defer cancel()
+	conn, err := r.cluster.Transport().DialStream(ctx, protocol.Dial{Node: "liar", Addr: at})
+	if err != nil {
+		return false
+	}
+	be := binary.BigEndian
+	frame := func(kind byte, body []byte) []byte {
+		table := crc32.MakeTable(crc32.Castagnoli)
+		f := be.AppendUint32([]byte{0x70, 0x48, 1, kind}, uint32(len(body)))
+		f = be.AppendUint32(f, crc32.Checksum(f, table))
+		return append(be.AppendUint32(f, crc32.Checksum(body, table)), body...)
+	}
+	hello := append(be.AppendUint16(nil, uint16(len("DefaultCluster"))), "DefaultCluster"...)
+	hello = append(be.AppendUint16(hello, uint16(len(historyGroup))), historyGroup...)
+	for _, v := range []int64{id, 1, 0, 1, 0} { // its life, the highest epoch that it knows of, the bounds of its log
+		hello = be.AppendUint64(hello, uint64(v))
+	}
+	hello = append(hello, 0, 0, 0, 0, 0) // no wishes, no epochs
+	answer := make([]byte, 16+16)
+	_ = conn.SetDeadline(time.Now().Add(100 * time.Millisecond))
+	if _, err := conn.Write(frame(1, hello)); err != nil {
+		return false
+	}
+	if _, err := io.ReadFull(conn, answer); err != nil || answer[3] != 2 {
+		_ = conn.Close()
+		return false
+	}
+	epoch := answer[24:32]
+	ack := func(position uint64) error {
+		_, err := conn.Write(frame(5, append(be.AppendUint64(nil, position), epoch...)))
+		return err
+	}
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	r.senders.Go(func() { _, _ = io.Copy(io.Discard, conn) })
+	r.senders.Go(func() {
+		defer conn.Close()
+		if ack(0) != nil {
+			return
+		}
+		for range 4 {
+			if ack(1<<40) != nil {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond)
+	})
+	return true
 }
 
 func (r *historyRun) goodDisk(id int64) error {

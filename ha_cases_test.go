@@ -303,6 +303,7 @@ func TestHA06_OnlyWholeRecordsAreReadFromASlave(t *testing.T) {
 				require.Equal(t, body(i), b, "message %d", i)
 			}
 		}
+		time.Sleep(4 * time.Second) // topics have been copied
 		c.Network().Delay("broker-a/0", "broker-a/1", 20*time.Millisecond)
 		for i := range 20 {
 			_, err := p.SendTo(t.Context(), queue("T", "broker-a", 0), text("T", "%s", body(i)))

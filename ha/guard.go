@@ -13,7 +13,7 @@ const (
 	guardUnknown            // a request whose outcome is unknown keeps the union
 	guardJoinOrder          // a joiner counts before the last answer is read
 	guardSecondMin          // the smallest number of copies is checked at the answer too
-	guardFence              // a replica that has promised an epoch follows no lower one
+	guardFence              // a replica that has promised an epoch follows no lower one, its receiver neither
 	guardPersist            // a promise is durable before it is given
 	guardReport             // a log is reported after its receiver has stopped
 	guardIncarnation        // what a former incarnation has said does not count

@@ -71,6 +71,7 @@ func (c *ReceiverConfig) validate() error {
 // Receiver is a slave's side of replication: it follows its master, whoever that is,
 // and whenever it can be reached. Safe for concurrent use. Java: HAClient.
 type Receiver struct {
+	guards
 	cfg  ReceiverConfig
 	rate rate
 
@@ -403,7 +404,7 @@ func (f *follower) checkEnd() error {
 
 // oldEpoch is the error of one who was promised away; nil: the master is followed.
 func (f *follower) oldEpoch() error {
-	if highest := f.r.cfg.Promises.Highest(); highest > f.master.epoch {
+	if highest := f.r.cfg.Promises.Highest(); highest > f.master.epoch && !f.r.lacks(guardFence) {
 		return fmt.Errorf("ha: the master at %s is of epoch %d, this replica has promised epoch %d: %w", f.wire.peer(), f.master.epoch, highest, ErrOldEpoch)
 	}
 	return nil

@@ -28,7 +28,7 @@ func (l *link) writeDirect(b []byte) {
 	}
 }
 
-// flush writes what later has added.
+// flush writes what was added to be written later.
 func (l *link) flush() {
 	l.mu.Lock()
 	if l.writing > 0 || len(l.out) == 0 { // who writes looks again

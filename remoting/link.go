@@ -52,7 +52,7 @@ type link struct {
 	in      *bufio.Reader
 	hurried bool          // a deadline is one, however short the link was idle
 	large   *lease        // of the large frame that is being read
-	unsaid  int           // frames that later has added: they are written before more is read
+	unsaid  int           // frames added to be written later: that is before more is read
 	only    bool          // nobody waited for another answer than the last one that came
 	onlyAt  time.Duration // when that came, since begun
 	soon    int           // answers in a row that came soon after the one before, and nobody else waited

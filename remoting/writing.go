@@ -14,10 +14,9 @@ import (
 // as ctx and the link last.
 func (l *link) send(ctx context.Context, f *Frame) error { return l.add(ctx, f, false) }
 
-// later is send for who has the right to read: the frame is written when there is
-// nothing more to read, together with those that have come until then.
-func (l *link) later(ctx context.Context, f *Frame) error { return l.add(ctx, f, true) }
-
+// add is send. With later, which is for who has the right to read, the frame is
+// written when there is nothing more to read, together with those that have come
+// until then.
 func (l *link) add(ctx context.Context, f *Frame, later bool) error {
 	size := f.size()
 	l.mu.Lock()
@@ -39,7 +38,7 @@ func (l *link) roomLocked(ctx context.Context, size int) error {
 		l.blocked += size
 		much := l.countLocked()
 		l.mu.Unlock()
-		l.awake() // some of it may have been added by later
+		l.awake() // some of it may wait for its turn
 		if much {
 			l.backlog.relieve()
 		}

@@ -319,3 +319,79 @@ func TestDeletionsOfTopicsAreToldInTheOrderOfTheLog(t *testing.T) {
 		})
 	}
 }
+
+func TestANewSlaveMayBeginWithTheLastFileOfItsMaster(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.FileSize = MinFileSize
+	master := mustOpen(t, cfg)
+	b, err := master.BeginningOfLastFile(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, Beginning{Position: 1}, b, "an empty log has one file")
+	put(t, master, "old", 0, "a", "b") // its last record is in the first file
+	require.NoError(t, master.BeginEpoch(t.Context(), 3))
+	for i := range 200 {
+		put(t, master, "T", i%3, strings.Repeat("x", 100))
+	}
+	put(t, master, "gone", 0, "a")
+	require.NoError(t, master.DropTopic(t.Context(), "gone"))
+	put(t, master, "gone", 0, "b")
+	b, err = master.BeginningOfLastFile(t.Context())
+	require.NoError(t, err)
+	files := *master.log.files.Load()
+	last := files[len(files)-1]
+	require.Greater(t, len(files), 3)
+	assert.Equal(t, last.base, b.Position)
+	assert.Equal(t, int64(3), b.Epoch)
+
+	other := slaveConfig(t)
+	other.FileSize, other.Begin = MinFileSize, &b
+	slave := mustOpen(t, other)
+	follow(t, master, slave, 1<<10)
+	for _, topic := range []string{"old", "T", "gone"} {
+		for q := range 3 {
+			m, s := master.MaxOffset(topic, q), slave.MaxOffset(topic, q)
+			assert.Equal(t, m, s, "%s %d", topic, q)
+			assert.LessOrEqual(t, master.MinOffset(topic, q), slave.MinOffset(topic, q), "%s %d", topic, q)
+			all := bodies(t, master, topic, q)
+			got := bodies(t, slave, topic, q)
+			assert.Equal(t, append([]string(nil), all[len(all)-len(got):]...), got, "%s %d", topic, q)
+		}
+	}
+	assert.Empty(t, bodies(t, slave, "old", 0))
+	require.NoError(t, slave.Check(t.Context()))
+
+	// What comes later is the same, and both go on after a restart.
+	put(t, master, "old", 0, "c")
+	put(t, master, "new", 0, "d")
+	follow(t, master, slave, 1<<10)
+	mustClose(t, slave)
+	other.Begin = nil
+	slave = mustOpen(t, other)
+	assert.Equal(t, []string{"c"}, bodies(t, slave, "old", 0))
+	assert.Equal(t, int64(2), slave.MinOffset("old", 0))
+	assert.Equal(t, b.Position, slave.Positions().Min)
+	assert.Equal(t, master.Positions().Written, slave.Positions().Written)
+	require.NoError(t, slave.Check(t.Context()))
+	mustClose(t, slave)
+	mustClose(t, master)
+}
+
+func TestALogBeginsOnlyWhereThereIsNone(t *testing.T) {
+	cfg := testConfig(t)
+	s := mustOpen(t, cfg)
+	put(t, s, "T", 0, "a")
+	mustClose(t, s)
+	cfg.Begin = &Beginning{Position: 10, Bytes: 100}
+	_, err := Open(cfg)
+	require.ErrorIs(t, err, ErrNotAStore)
+	assert.ErrorContains(t, err, "cannot begin at position 10")
+	require.NoError(t, Clear(cfg))
+	s = mustOpen(t, cfg)
+	assert.Equal(t, int64(10), s.Positions().Min)
+	assert.Equal(t, int64(9), s.Positions().Written)
+	mustClose(t, s)
+	cfg.Begin = &Beginning{Position: 10, Bytes: -1}
+	cfg.Dir = t.TempDir()
+	_, err = Open(cfg)
+	assert.ErrorContains(t, err, "not where a log can begin")
+}

@@ -17,7 +17,8 @@ import (
 const fairTimeout = 100 * time.Millisecond
 
 // nameServers chooses whom to ask: the first one at random, the same one as
-// long as it works, the next one after a failure.
+// long as it works, the next one after a failure, and when what it knows of a broker
+// seems to be wrong.
 //
 // Differs: the Java client fails the call and takes the next name server for
 // the next call; here each is asked once within the call.
@@ -205,6 +206,15 @@ func (n *nameServers) failed(s *nameServer, err error) {
 	}
 	s.backoff.Failed(now)
 	s.err = err
+}
+
+// turn makes the next name server the chosen one.
+func (n *nameServers) turn() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.list) > 0 {
+		n.chosen = (n.chosen + 1) % len(n.list)
+	}
 }
 
 func (n *nameServers) notRetried(s *nameServer) error {

@@ -21,7 +21,8 @@ func (c *Client) Suspect() {
 
 // routeLoop asks for the routes in use every RouteRefresh, and sooner when somebody
 // suspects that they have changed, or while a group has no master: one that elects has
-// another soon. It runs until Close.
+// another soon. When that brings nothing the next name server is asked from then on: one
+// that brokers cannot reach answers, but does not know. It runs until Close.
 func (c *Client) routeLoop() {
 	ticker := time.NewTicker(c.cfg.RouteRefresh)
 	defer ticker.Stop()
@@ -30,6 +31,7 @@ func (c *Client) routeLoop() {
 	early.Stop()
 	var last, missed time.Time // the last refresh; the first after which a master was missing, zero: none is
 	for {
+		suspected := true
 		select {
 		case <-c.life.Done():
 			return
@@ -40,11 +42,16 @@ func (c *Client) routeLoop() {
 			}
 		case <-early.C:
 		case <-ticker.C:
+			suspected = false
 		}
-		c.refreshRoutes(c.life)
+		changed := c.refreshRoutes(c.life)
 		last = time.Now()
 		early.Stop()
-		if !c.missesMaster() {
+		misses := c.missesMaster()
+		if misses || suspected && !changed {
+			c.names.turn() // it may be the name server that brokers do not reach
+		}
+		if !misses {
 			missed = time.Time{}
 			continue
 		}

@@ -72,3 +72,43 @@ func TestAMissingMasterIsLookedForRarerAndRarer(t *testing.T) {
 		assert.True(t, ok)
 	})
 }
+
+func TestANameServerThatBrokersDoNotReachIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		for i, ns := range w.ns {
+			ns.set("t", withoutMaster())
+			if i == 2 {
+				ns.set("t", routeOf([2]string{"broker-a", "127.0.0.1:1"}))
+			}
+		}
+		c := w.client(0)
+		c.Start()
+		_, err := c.Route(t.Context(), "t")
+		require.NoError(t, err)
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		_, ok := c.MasterAddr("broker-a")
+		assert.True(t, ok)
+		asked := func() (n [3]int) {
+			for i, ns := range w.ns {
+				n[i] = len(ns.lookups())
+			}
+			return n
+		}
+		asked()
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		assert.Equal(t, [3]int{0, 0, 10}, asked(), "it stays with the one that knows")
+
+		// A master that is not one, as others know.
+		w.ns[0].set("t", routeOf([2]string{"broker-a", "127.0.0.1:7"}))
+		c.Suspect()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		c.Suspect()
+		synctest.Wait()
+		addr, _ := c.MasterAddr("broker-a")
+		assert.Equal(t, "127.0.0.1:7", addr)
+	})
+}

@@ -196,21 +196,21 @@ func (c *Client) keepAddresses(r *Route) {
 }
 
 // refreshRoutes asks for every topic that somebody uses, one after the other,
-// and tells of those that have changed. It stops when no name server answers:
-// for the others that would be the same.
-func (c *Client) refreshRoutes(ctx context.Context) {
+// tells of those that have changed, and returns whether there were any. It stops when
+// no name server answers: for the others that would be the same.
+func (c *Client) refreshRoutes(ctx context.Context) (changed bool) {
 	topics := slices.Collect(maps.Keys(c.routes.all()))
 	topics = slices.AppendSeq(topics, maps.Keys(c.watched.all()))
 	slices.Sort(topics)
 	var changes []string
 	for _, topic := range slices.Compact(topics) {
-		_, changed, err := c.lookup(ctx, topic, lookupHow{})
-		if changed {
+		_, news, err := c.lookup(ctx, topic, lookupHow{})
+		if news {
 			changes = append(changes, topic)
 		}
 		switch {
 		case ctx.Err() != nil:
-			return
+			return len(changes) > 0
 		case errors.Is(err, protocol.ErrNoRoute):
 			c.cfg.Logger.Debug("route refresh failed, the known route stays", "topic", topic, "err", err)
 		case err != nil:
@@ -224,6 +224,7 @@ func (c *Client) refreshRoutes(ctx context.Context) {
 	if len(changes) > 0 && c.cfg.RoutesChanged != nil {
 		c.cfg.RoutesChanged(changes)
 	}
+	return len(changes) > 0
 }
 
 // forgetBrokers drops the addresses that no route mentions any more.

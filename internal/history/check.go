@@ -25,6 +25,8 @@ import (
 //   - The epoch of an answer is that of its record: a master appends under its own
 //     epoch only, and the log keeps where epochs begin. Only answers whose record is
 //     there are judged by it; one whose record is not there is a loss already.
+//   - An election is noted when the elected begins to serve, which is after the lease of
+//     the master before it: whoever answers what was sent later does so without one.
 //   - The broker that has answered is told by the address in the message id of the
 //     answer, and the one that appended the record by the address in it.
 //
@@ -45,6 +47,7 @@ func Check(h History) []string {
 		c.masters()
 		c.order()
 	}
+	c.former()
 	c.consumed()
 	c.quiet()
 	return c.done()
@@ -249,6 +252,38 @@ func (c *checker) order() {
 		}
 		if top != nil && a.Position < top.Position {
 			c.complain("goes back", "%q, sent at %v, is at position %d; %q, acknowledged at %v, at %d", a.Body, a.At, a.Position, top.Body, top.Until, top.Position)
+		}
+	}
+}
+
+// former demands that who is not master any more acknowledges nothing, not even what
+// nobody waits for: an attempt that began after another member had been elected was
+// served after that.
+func (c *checker) former() {
+	var elected []*Entry
+	for i := range c.h {
+		if c.h[i].Kind == Elected {
+			elected = append(elected, &c.h[i])
+		}
+	}
+	slices.SortFunc(elected, func(a, b *Entry) int { return cmp.Compare(a.At, b.At) })
+	for i := range c.h {
+		e := &c.h[i]
+		if e.Kind != Send || e.Outcome != Acknowledged {
+			continue
+		}
+		var last *Entry // elected before e began
+		again := false
+		for _, m := range elected {
+			switch {
+			case m.At < e.At:
+				last = m
+			case m.At <= e.Until && m.Broker == e.Broker:
+				again = true
+			}
+		}
+		if last != nil && last.Broker != e.Broker && !again {
+			c.complain("former master", "%q, sent at %v, was acknowledged by %d at %v: %d is master of epoch %d since %v", e.Body, e.At, e.Broker, e.Until, last.Broker, last.Epoch, last.At)
 		}
 	}
 }

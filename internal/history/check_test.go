@@ -84,6 +84,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"a later message comes before an earlier": {edit(sound(), sent("a"), func(e *Entry) { e.At, e.Until = 7500*time.Millisecond, 8*time.Second }), "goes back"},
 		"a consumer missed a message":             {without(sound(), func(e Entry) bool { return e.Kind == Got && e.Body == "c" }), "not consumed"},
 		"a consumer got what is not there":        {append(sound(), Entry{Kind: Got, Who: "g", Body: "x", Offset: 1}), "taken back"},
+		"a former master goes on":                 {append(sound(), Entry{Kind: Send, Body: "x", At: 8 * time.Second, Until: 9 * time.Second, Outcome: Acknowledged, NoWait: true}), "former master"},
 		"a store is unsound":                      {edit(sound(), func(e Entry) bool { return e.Kind == Member }, func(e *Entry) { e.Text = "a hole" }), "unsound log"},
 		"there was no master in time":             {edit(sound(), func(e Entry) bool { return e.Kind == Quiet }, func(e *Entry) { e.Until = 18 * time.Second }), "no master"},
 		"there never was a master":                {edit(sound(), func(e Entry) bool { return e.Kind == Quiet }, func(e *Entry) { e.Until = 0 }), "no master"},

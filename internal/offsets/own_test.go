@@ -287,7 +287,6 @@ type pair struct {
 	rng           *rand.Rand
 	dir           string
 	master, slave *Table
-	saves         int
 
 	moved map[place]int          // of each queue, the last move, as they happened
 	count int                    // moves
