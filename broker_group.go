@@ -94,8 +94,11 @@ func (s *brokerSession) GetConsumerList(ctx context.Context, q *protocol.GetCons
 }
 
 // QueryConsumerOffset answers a committed offset. A group without one starts
-// at 0 of a queue that still holds its first message, unless it wants to know.
+// at 0 of a queue whose first message is not gone, unless it wants to know.
 // Java: ConsumerManageProcessor.queryConsumerOffset.
+//
+// Differs: there a queue that is empty has no answer. Clients that begin at its end
+// then ask for that, and pass over what is sent between the two questions.
 func (s *brokerSession) QueryConsumerOffset(ctx context.Context, q *protocol.QueryConsumerOffsetRequest) (*protocol.QueryConsumerOffsetResponse, error) {
 	return serveBroker(ctx, s, protocol.CodeQueryConsumerOffset, q.Topic, q.Group, q, func(s *brokerSession, _ context.Context, q *protocol.QueryConsumerOffsetRequest) (*protocol.QueryConsumerOffsetResponse, error) {
 		if s.groups.IsMember(q.Group, s.id) {
@@ -104,7 +107,7 @@ func (s *brokerSession) QueryConsumerOffset(ctx context.Context, q *protocol.Que
 		if at, ok := s.offsets.Query(q.Group, q.Topic, q.QueueID); ok {
 			return &protocol.QueryConsumerOffsetResponse{Offset: at}, nil
 		}
-		if !q.CommittedOnly && s.store().MinOffset(q.Topic, q.QueueID) == 0 && s.store().MaxOffset(q.Topic, q.QueueID) > 0 {
+		if topic, ok := s.topics.Get(q.Topic); ok && q.QueueID < topic.ReadQueues && !q.CommittedOnly && s.store().MinOffset(q.Topic, q.QueueID) == 0 {
 			return &protocol.QueryConsumerOffsetResponse{Offset: 0}, nil
 		}
 		return nil, protocol.Errorf(protocol.QueryNotFound, "group %s has no offset of topic %s queue %d", q.Group, q.Topic, q.QueueID)

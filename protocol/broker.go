@@ -217,7 +217,7 @@ type QueryConsumerOffsetRequest struct {
 	QueueID int
 
 	// CommittedOnly asks for what was committed and nothing else. Without it a
-	// group that has no offset is answered 0 while the queue still holds its
+	// group that has no offset is answered 0 until the queue has lost its
 	// first message. On the wire: setZeroIfNotFound = false.
 	CommittedOnly bool
 }

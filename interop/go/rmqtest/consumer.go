@@ -36,7 +36,7 @@ const handlersWithin = 10 * time.Second
 //
 // The official default is kept, with its surprise: a group without a committed
 // offset starts at the end of a queue, but at its beginning when the queue still
-// holds its first message. Pass
+// holds its first message, or is empty yet. Pass
 // consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset) to be sure.
 //
 // What a handler panics with goes to t.Log, and on: the official client makes
