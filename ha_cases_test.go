@@ -158,7 +158,7 @@ func aheadOfItsMaster(t *testing.T, full bool) {
 	c := run(t, pocketmq.ClusterConfig{Groups: pair(1, pocketmq.BrokerConfig{}), Topics: map[string]int{"T": 1}, Dir: t.TempDir(), OnEvent: events.add})
 	p := producer(t, c, pocketmq.ProducerConfig{Retries: pocketmq.NoRetries})
 	replicated(t, p, 0, 5)
-	time.Sleep(time.Second)
+	time.Sleep(1100 * time.Millisecond) // the log is synced each 500 ms, and not just when what follows is written
 	replicated(t, p, 5, 5)
 	synctest.Wait()
 	require.Equal(t, int64(10), c.Broker("broker-a", 1).Status().WrittenPosition)
