@@ -258,6 +258,7 @@ func TestStoresReplicateOverTCP(t *testing.T) {
 		master.put(t, 3, 300)
 	}
 	require.NoError(t, s.Wait(t.Context(), 1150))
+	slave.await(t, 1150) // the wait may have been for the master alone, before the slave joined
 	requireSameStore(t, master, slave)
 
 	// The slave is elected; the old master comes back with records that nobody has.
@@ -299,6 +300,7 @@ func TestAStoreThatIsTooFarBehindBeginsAnew(t *testing.T) {
 			master.put(t, 5, 200)
 		}
 		slave.await(t, 605)
+		synctest.Wait() // the master's janitor has come
 		requireSameStore(t, master, slave)
 	})
 }
