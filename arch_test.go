@@ -183,6 +183,7 @@ var goroutineOwners = map[string]string{
 	"cluster_close.go":            "members end at the same time: joined before the function returns",
 	"events.go":                   "the goroutine of OnEvent: emitter.close joins it",
 	"namesrv.go":                  "the scan of a name server: its Close joins it",
+	"namesrv_minid.go":            "notices to brokers: the name server's Close joins them",
 	"producer_detect.go":          "one question per broker: joined before the round ends",
 	"producer_fault.go":           "the reachability detector: Producer.Close joins it",
 	"producer_send.go":            "asynchronous sends: Producer.Close waits for them",

@@ -297,7 +297,7 @@ func (c *Cluster) closedOr(err error) error {
 func (c *Cluster) startNameServer(ctx context.Context, i int, addr string) (*NameServer, error) {
 	name := fmt.Sprintf("ns-%d", i)
 	s, err := newNameServer(NameServerConfig{
-		Name: name, Addr: addr, Dir: filepath.Join(c.dir, nameServerFolder, name),
+		Name: name, Addr: addr, Dir: filepath.Join(c.dir, nameServerFolder, name), NotifyMinBrokerID: true,
 		Transport: c.transport, Timings: c.cfg.Timings, Logger: c.cfg.Logger,
 	}, c.wire, c.throwaway)
 	if err != nil {

@@ -27,6 +27,13 @@ type NameServerConfig struct {
 	// kvConfigPath.
 	Dir string
 
+	// NotifyMinBrokerID tells the members of a broker group when the smallest id among
+	// them changes, as when their master is there again: a slave without failover then
+	// follows at once, in place of within Timings.HARedial. RocketMQ's brokers with an
+	// acting master understand it, too. The name servers of a Cluster do it
+	// (notifyMinBrokerIdChanged).
+	NotifyMinBrokerID bool
+
 	Transport Transport
 	Timings   Timings
 	Logger    *slog.Logger // nil = silent
@@ -74,7 +81,9 @@ type nameServerRun struct {
 	conns    atomic.Uint64 // last connection id
 	requests atomic.Int64
 	changes  atomic.Int64
-	stopping atomic.Bool // sessions that end now say nothing about their brokers
+	minIDs   minIDNotices
+	stopping atomic.Bool     // sessions that end now say nothing about their brokers
+	ctx      context.Context // of the loop
 	cancel   context.CancelFunc
 	loop     sync.WaitGroup
 }
@@ -121,18 +130,18 @@ func (s *NameServer) open(ctx context.Context) error {
 	if !s.wire.shared {
 		r.events = newEmitter(s.cfg.OnEvent)
 	}
+	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l, err := s.cfg.Transport.ListenNameServer(ctx, protocol.Listen{Node: s.cfg.Name, Addr: s.cfg.Addr}, r)
 	if err != nil {
+		r.cancel()
 		if !s.wire.shared {
 			_ = r.events.close() // the error that stopped the start says more
 		}
 		return err
 	}
 	r.listener = l
-	loopCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r.cancel = cancel
 	s.run.Store(r)
-	r.loop.Go(func() { r.scan(loopCtx) })
+	r.loop.Go(func() { r.scan(r.ctx) })
 	s.log.Info("name server serves", "addr", l.Addr())
 	return nil
 }
@@ -142,6 +151,7 @@ func (s *NameServer) Close() error {
 	return s.life.close(func() error {
 		r := s.run.Load()
 		r.stopping.Store(true)
+		r.minIDs.stop()
 		r.cancel()
 		err := r.listener.Close()
 		r.loop.Wait()
@@ -204,6 +214,7 @@ func (r *nameServerRun) expired(gone []routetable.Expired, reason string) {
 			return BrokerExpired{b, e.BrokerName, e.ID, e.Addr, reason}
 		})
 		r.routesChanged(e.Topics)
+		r.minIDChanged(e.Min)
 	}
 }
 
@@ -282,6 +293,7 @@ func (s *nameServerSession) RegisterBroker(ctx context.Context, q *protocol.Regi
 			})
 		}
 		s.routesChanged(change.Topics)
+		s.minIDChanged(change.Min)
 		resp.OrderTopics, _ = s.kv.List(protocol.NamespaceOrderTopic)
 		return resp, nil
 	})
@@ -290,7 +302,9 @@ func (s *nameServerSession) RegisterBroker(ctx context.Context, q *protocol.Regi
 // UnregisterBroker takes a broker out of the routes.
 func (s *nameServerSession) UnregisterBroker(ctx context.Context, q *protocol.UnregisterBrokerRequest) (*protocol.UnregisterBrokerResponse, error) {
 	return serveNS(ctx, s, protocol.CodeUnregisterBroker, "", q, func(_ context.Context, q *protocol.UnregisterBrokerRequest) (*protocol.UnregisterBrokerResponse, error) {
-		s.routesChanged(s.table.Unregister(q).Topics)
+		change := s.table.Unregister(q)
+		s.routesChanged(change.Topics)
+		s.minIDChanged(change.Min)
 		return &protocol.UnregisterBrokerResponse{}, nil
 	})
 }

@@ -102,7 +102,7 @@ func (s *nameServerSession) GetNameServerConfig(ctx context.Context, q *protocol
 			"enableAllTopicList":                "true",
 			"enableTopicList":                   "true",
 			"needWaitForService":                "false",
-			"notifyMinBrokerIdChanged":          "false",
+			"notifyMinBrokerIdChanged":          strconv.FormatBool(s.cfg.NotifyMinBrokerID),
 			"orderMessageEnable":                "true",
 			"returnOrderTopicConfigToBroker":    "true",
 			"scanNotActiveBrokerInterval":       strconv.FormatInt(s.cfg.Timings.BrokerScan.Milliseconds(), 10),

@@ -237,3 +237,88 @@ func TestAllNameServersMayBeAwayForAWhile(t *testing.T) {
 		caughtUp(t, c, 1)
 	})
 }
+
+// A slave learns of its master's return from the name servers, in the same moment.
+func TestASlaveFollowsAMasterThatIsBackAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var events eventLog
+		c := run(t, pocketmq.ClusterConfig{NameServers: 3, Groups: pair(2, pocketmq.BrokerConfig{}), Topics: map[string]int{"T": 1}, OnEvent: events.add})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		replicated(t, p, 0, 1)
+		caughtUp(t, c, 1, 2)
+		require.NoError(t, c.Kill("broker-a", 0))
+		time.Sleep(time.Minute)
+		require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
+		back := time.Now()
+		synctest.Wait()
+		followed := eventsOf[pocketmq.MasterFollowed](&events)
+		require.Len(t, followed, 4)
+		assert.Equal(t, back, followed[2].Time)
+		assert.Equal(t, back, followed[3].Time)
+		for id := range int64(2) {
+			assert.Zero(t, c.Broker("broker-a", id+1).Status().Connections, "nobody stays")
+		}
+	})
+}
+
+// Notices from strangers move nobody.
+func TestANoticeIsNotBelieved(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Groups: pair(1, pocketmq.BrokerConfig{}), Topics: map[string]int{"T": 1}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		replicated(t, p, 0, 1)
+		tell := func() {
+			conn, err := c.Transport().DialBroker(t.Context(), protocol.Dial{Node: "x", Addr: c.Broker("broker-a", 1).Addr()})
+			require.NoError(t, err)
+			_, err = conn.NotifyMinBrokerID(t.Context(), &protocol.NotifyMinBrokerIDRequest{BrokerName: "broker-a", MinBrokerAddr: "127.9.9.9:1", HAAddr: "127.9.9.9:2"})
+			require.NoError(t, err)
+			synctest.Wait()
+			require.NoError(t, conn.Close())
+		}
+		tell()
+		replicated(t, p, 1, 1)
+		caughtUp(t, c, 1)
+		require.NoError(t, c.Kill("broker-a", 0))
+		time.Sleep(time.Minute)
+		tell()
+		require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
+		synctest.Wait()
+		caughtUp(t, c, 1)
+	})
+}
+
+func TestToolsLearnHowFarReplicationIs(t *testing.T) {
+	inBubbles(t, func(t *testing.T, over pocketmq.Transport) {
+		c := run(t, pocketmq.ClusterConfig{Transport: over, Groups: pair(1, pocketmq.BrokerConfig{}), Topics: map[string]int{"T": 1}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		synctest.Wait() // its slave follows, so an epoch has begun
+		replicated(t, p, 0, 10)
+		synctest.Wait()
+		ask := func(id int64) (*protocol.GetHAStatusResponse, *protocol.GetEpochCacheResponse) {
+			conn, err := c.Transport().DialBroker(t.Context(), protocol.Dial{Node: "x", Addr: c.Broker("broker-a", id).Addr()})
+			require.NoError(t, err)
+			defer conn.Close()
+			st, err := conn.GetHAStatus(t.Context(), &protocol.GetHAStatusRequest{})
+			require.NoError(t, err)
+			epochs, err := conn.GetEpochCache(t.Context(), &protocol.GetEpochCacheRequest{})
+			require.NoError(t, err)
+			return st, epochs
+		}
+		st, epochs := ask(0)
+		assert.True(t, st.Master)
+		assert.Equal(t, int64(10), st.End)
+		assert.Equal(t, 1, st.InSync)
+		require.Len(t, st.Slaves, 1)
+		assert.Equal(t, protocol.HASlave{Addr: st.Slaves[0].Addr, Acked: 10, InSync: true, BytesPerSecond: st.Slaves[0].BytesPerSecond, Sent: 10}, st.Slaves[0])
+		assert.Equal(t, &protocol.GetEpochCacheResponse{
+			Cluster: "DefaultCluster", BrokerName: "broker-a", End: 10, Epochs: []protocol.EpochEntry{{Epoch: 1, First: 1, End: 10}},
+		}, epochs)
+		st, epochs = ask(1)
+		assert.False(t, st.Master)
+		assert.Empty(t, st.Slaves)
+		assert.Equal(t, int64(10), st.Client.End)
+		assert.Equal(t, int64(10), st.Client.MasterEnd)
+		assert.True(t, st.Client.Active)
+		assert.Equal(t, int64(1), epochs.BrokerID)
+	})
+}

@@ -72,8 +72,9 @@ func (c *ReceiverConfig) validate() error {
 // and whenever it can be reached. Safe for concurrent use. Java: HAClient.
 type Receiver struct {
 	guards
-	cfg  ReceiverConfig
-	rate rate
+	cfg   ReceiverConfig
+	rate  rate
+	hurry chan struct{} // capacity 1: the master may be reached now
 
 	mu     sync.Mutex // guards what follows
 	status ReceiverStatus
@@ -100,7 +101,7 @@ func NewReceiver(cfg ReceiverConfig) (*Receiver, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	r := &Receiver{cfg: cfg}
+	r := &Receiver{cfg: cfg, hurry: make(chan struct{}, 1)}
 	r.status.MasterID = -1
 	return r, nil
 }
@@ -141,9 +142,37 @@ func (r *Receiver) Run(ctx context.Context) {
 			said = err.Error()
 			r.cfg.OnEvent(MasterDisconnected{Addr: addr, Err: err, Retry: pause})
 		}
-		if !sleep(ctx, pause) {
-			return
+		if r.pause(ctx, pause) {
+			pause = 0
 		}
+	}
+}
+
+// pause waits before the next attempt. It is true when there is a reason to hurry.
+func (r *Receiver) pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	case <-r.hurry:
+		return true
+	}
+	return false
+}
+
+// Hurry makes a slave that does not follow try at once: there is a reason to believe that
+// its master can be reached. It does not block.
+func (r *Receiver) Hurry() {
+	r.mu.Lock()
+	following := r.status.Connected
+	r.mu.Unlock()
+	if following {
+		return
+	}
+	select {
+	case r.hurry <- struct{}{}:
+	default:
 	}
 }
 

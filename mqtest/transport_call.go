@@ -255,8 +255,12 @@ func onewayCases() []transportCase {
 			l, err := w.conn.UnlockQueues(t.Context(), unlock)
 			t.ok(err, "unlock")
 			t.equal("what is served", any(unlock), await(t, served, "the unlock"))
-			if s != nil || u != nil || l != nil {
-				t.Errorf("there are responses: %v, %v, %v", s, u, l)
+			notice := &protocol.NotifyMinBrokerIDRequest{BrokerName: "broker-a", MinBrokerID: 1, MinBrokerAddr: "127.0.0.1:1", OfflineAddr: "127.0.0.1:2", HAAddr: "127.0.0.1:3", Oneway: true}
+			n, err := w.conn.NotifyMinBrokerID(t.Context(), notice)
+			t.ok(err, "notice")
+			t.equal("what is served", any(notice), await(t, served, "the notice"))
+			if s != nil || u != nil || l != nil || n != nil {
+				t.Errorf("there are responses: %v, %v, %v, %v", s, u, l, n)
 			}
 		}},
 		{"oneway requests are served in their order, and what comes after them later", func(t *transportTest) {

@@ -82,6 +82,14 @@ func brokerExchanges() []exchange {
 		{"GetAllDelayOffset", &protocol.GetAllDelayOffsetRequest{}, &protocol.GetAllDelayOffsetResponse{
 			DelayProgress: protocol.DelayProgress{Version: page.Version, Offsets: map[int]int64{1: 5, 18: 6}, Deleted: map[string]map[int]int64{"T": {1: 7, 3: 8}}}, Position: 9,
 		}},
+		{"NotifyMinBrokerID", &protocol.NotifyMinBrokerIDRequest{BrokerName: "b", MinBrokerID: 1, MinBrokerAddr: "127.0.0.1:1", OfflineAddr: "127.0.0.1:2", HAAddr: "127.0.0.1:3"}, &protocol.NotifyMinBrokerIDResponse{}},
+		{"GetHAStatus", &protocol.GetHAStatusRequest{}, &protocol.GetHAStatusResponse{
+			Master: true, End: 9, InSync: 1, Slaves: []protocol.HASlave{{Addr: "127.0.0.1:1", Acked: 7, Lag: 2, InSync: true, BytesPerSecond: 5, Sent: 8}},
+			Client: protocol.HAClient{MasterAddr: "127.0.0.1:2", BytesPerSecond: 3, End: 4, MasterEnd: 5, Active: true},
+		}},
+		{"GetEpochCache", &protocol.GetEpochCacheRequest{}, &protocol.GetEpochCacheResponse{
+			Cluster: "c", BrokerName: "b", BrokerID: 1, Epochs: []protocol.EpochEntry{{Epoch: 1, First: 1, End: 7}, {Epoch: 3, First: 8, End: 9}}, End: 9,
+		}},
 	}
 }
 

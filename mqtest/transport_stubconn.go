@@ -195,6 +195,21 @@ func (c *stubBrokerConn) GetAllDelayOffset(ctx context.Context, q *protocol.GetA
 	return stubbed[protocol.GetAllDelayOffsetResponse](c.session, ctx, "GetAllDelayOffset", q)
 }
 
+// NotifyMinBrokerID is served by the stub.
+func (c *stubBrokerConn) NotifyMinBrokerID(ctx context.Context, q *protocol.NotifyMinBrokerIDRequest) (*protocol.NotifyMinBrokerIDResponse, error) {
+	return stubbed[protocol.NotifyMinBrokerIDResponse](c.session, ctx, "NotifyMinBrokerID", q)
+}
+
+// GetHAStatus is served by the stub.
+func (c *stubBrokerConn) GetHAStatus(ctx context.Context, q *protocol.GetHAStatusRequest) (*protocol.GetHAStatusResponse, error) {
+	return stubbed[protocol.GetHAStatusResponse](c.session, ctx, "GetHAStatus", q)
+}
+
+// GetEpochCache is served by the stub.
+func (c *stubBrokerConn) GetEpochCache(ctx context.Context, q *protocol.GetEpochCacheRequest) (*protocol.GetEpochCacheResponse, error) {
+	return stubbed[protocol.GetEpochCacheResponse](c.session, ctx, "GetEpochCache", q)
+}
+
 // stubNameServerConn is a stub's side of a session with a name server.
 type stubNameServerConn struct {
 	protocol.NameServerConn // nil, as that of stubBrokerConn

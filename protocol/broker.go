@@ -52,6 +52,9 @@ type BrokerConn interface {
 	GetAllGroupConfig(context.Context, *GetAllGroupConfigRequest) (*GetAllGroupConfigResponse, error)
 	GetAllConsumerOffset(context.Context, *GetAllConsumerOffsetRequest) (*GetAllConsumerOffsetResponse, error)
 	GetAllDelayOffset(context.Context, *GetAllDelayOffsetRequest) (*GetAllDelayOffsetResponse, error)
+	NotifyMinBrokerID(context.Context, *NotifyMinBrokerIDRequest) (*NotifyMinBrokerIDResponse, error)
+	GetHAStatus(context.Context, *GetHAStatusRequest) (*GetHAStatusResponse, error)
+	GetEpochCache(context.Context, *GetEpochCacheRequest) (*GetEpochCacheResponse, error)
 	Close() error
 }
 

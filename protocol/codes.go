@@ -68,6 +68,9 @@ const (
 	CodeGetTopicConfig           Code = 351
 	CodeGetBrokerMemberGroup     Code = 901
 	CodeBrokerHeartbeat          Code = 904
+	CodeNotifyMinBrokerID        Code = 905 // of a broker
+	CodeGetHAStatus              Code = 907
+	CodeGetEpochCache            Code = 1007
 )
 
 // Response codes.

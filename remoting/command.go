@@ -196,7 +196,7 @@ func brokerRows() []row[protocol.BrokerConn] {
 		getTopicStats(), getConsumerConnection(), deleteGroup(), getConsumeStats(), deleteTopic(), resetOffset(),
 		getConsumerRunningInfo(), cloneGroupOffset(), getConsumerStatus(), consumeMessageDirectly(), checkClientConfig(),
 		createTopicList(), getTopicConfig(), getAllTopicConfig(), updateGroupList(), getAllGroupConfig(),
-		getAllConsumerOffset(), getAllDelayOffset(),
+		getAllConsumerOffset(), getAllDelayOffset(), notifyMinBrokerID(), getHAStatus(), getEpochCache(),
 	}
 }
 

@@ -102,6 +102,14 @@ func examplesOf() []example {
 		exchange(getAllGroupConfig(), protocol.GetAllGroupConfigRequest{Page: page}, protocol.GetAllGroupConfigResponse{Groups: []protocol.GroupConfig{group, protocol.DefaultGroupConfig("H")}, Version: version, Total: 7}),
 		exchange(getAllConsumerOffset(), protocol.GetAllConsumerOffsetRequest{Own: []protocol.OwnOffset{{GroupOffset: protocol.GroupOffset{Group: "G", Topic: "T", QueueID: 1, Offset: 12345678901}, Moved: 3}, {GroupOffset: protocol.GroupOffset{Group: "G", Topic: "T", QueueID: 2}}}},
 			protocol.GetAllConsumerOffsetResponse{OffsetTable: exampleOffsets(version), Position: 9}),
+		exchange(notifyMinBrokerID(), protocol.NotifyMinBrokerIDRequest{BrokerName: "b", MinBrokerID: 1, MinBrokerAddr: "127.0.0.1:1", OfflineAddr: "127.0.0.1:2", HAAddr: "127.0.0.1:3", Oneway: true}, protocol.NotifyMinBrokerIDResponse{}),
+		exchange(getHAStatus(), protocol.GetHAStatusRequest{}, protocol.GetHAStatusResponse{
+			Master: true, End: 9, InSync: 1, Slaves: []protocol.HASlave{{Addr: "127.0.0.1:1", Acked: 7, Lag: 2, InSync: true, BytesPerSecond: 5, Sent: 8}, {Addr: "127.0.0.1:3"}},
+			Client: protocol.HAClient{MasterAddr: "127.0.0.1:2", BytesPerSecond: 3, End: 4, MasterEnd: 5, Active: true},
+		}),
+		exchange(getEpochCache(), protocol.GetEpochCacheRequest{}, protocol.GetEpochCacheResponse{
+			Cluster: "c", BrokerName: "b", BrokerID: 1, Epochs: []protocol.EpochEntry{{Epoch: 1, First: 1, End: 7}, {Epoch: 3, First: 8, End: 9}}, End: 9,
+		}),
 		exchange(getAllDelayOffset(), protocol.GetAllDelayOffsetRequest{}, protocol.GetAllDelayOffsetResponse{
 			DelayProgress: protocol.DelayProgress{Version: version, Offsets: map[int]int64{1: 5, 18: 6}, Deleted: map[string]map[int]int64{"T": {1: 7, 3: 8}}}, Position: 9,
 		}),

@@ -155,6 +155,18 @@ func (c brokerClient) GetAllDelayOffset(ctx context.Context, q *protocol.GetAllD
 	return call(c.client, ctx, getAllDelayOffset(), q)
 }
 
+func (c brokerClient) NotifyMinBrokerID(ctx context.Context, q *protocol.NotifyMinBrokerIDRequest) (*protocol.NotifyMinBrokerIDResponse, error) {
+	return call(c.client, ctx, notifyMinBrokerID(), q)
+}
+
+func (c brokerClient) GetHAStatus(ctx context.Context, q *protocol.GetHAStatusRequest) (*protocol.GetHAStatusResponse, error) {
+	return call(c.client, ctx, getHAStatus(), q)
+}
+
+func (c brokerClient) GetEpochCache(ctx context.Context, q *protocol.GetEpochCacheRequest) (*protocol.GetEpochCacheResponse, error) {
+	return call(c.client, ctx, getEpochCache(), q)
+}
+
 // nameServerClient is a caller's side of a session with a name server.
 type nameServerClient struct{ *client }
 

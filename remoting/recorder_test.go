@@ -168,6 +168,18 @@ func (s recordedBroker) GetAllDelayOffset(context.Context, *protocol.GetAllDelay
 	return note[protocol.GetAllDelayOffsetResponse](s.r, "GetAllDelayOffset")
 }
 
+func (s recordedBroker) NotifyMinBrokerID(context.Context, *protocol.NotifyMinBrokerIDRequest) (*protocol.NotifyMinBrokerIDResponse, error) {
+	return note[protocol.NotifyMinBrokerIDResponse](s.r, "NotifyMinBrokerID")
+}
+
+func (s recordedBroker) GetHAStatus(context.Context, *protocol.GetHAStatusRequest) (*protocol.GetHAStatusResponse, error) {
+	return note[protocol.GetHAStatusResponse](s.r, "GetHAStatus")
+}
+
+func (s recordedBroker) GetEpochCache(context.Context, *protocol.GetEpochCacheRequest) (*protocol.GetEpochCacheResponse, error) {
+	return note[protocol.GetEpochCacheResponse](s.r, "GetEpochCache")
+}
+
 type recordedNameServer struct{ r *recorder }
 
 func (s recordedNameServer) Close() error { return nil }

@@ -155,6 +155,18 @@ func (b *brokerConn) GetAllDelayOffset(ctx context.Context, r *protocol.GetAllDe
 	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetAllDelayOffset)
 }
 
+func (b *brokerConn) NotifyMinBrokerID(ctx context.Context, r *protocol.NotifyMinBrokerIDRequest) (*protocol.NotifyMinBrokerIDResponse, error) {
+	return call(&b.conn, ctx, r.Oneway, r, protocol.BrokerConn.NotifyMinBrokerID)
+}
+
+func (b *brokerConn) GetHAStatus(ctx context.Context, r *protocol.GetHAStatusRequest) (*protocol.GetHAStatusResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetHAStatus)
+}
+
+func (b *brokerConn) GetEpochCache(ctx context.Context, r *protocol.GetEpochCacheRequest) (*protocol.GetEpochCacheResponse, error) {
+	return call(&b.conn, ctx, false, r, protocol.BrokerConn.GetEpochCache)
+}
+
 // nameServerConn is a caller's side of a session with a name server.
 type nameServerConn struct{ conn[protocol.NameServerConn] }
 

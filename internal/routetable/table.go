@@ -3,6 +3,7 @@ package routetable
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -69,6 +70,20 @@ func New() *Table {
 type Change struct {
 	Registered bool     // a broker, or a new address of one, came in
 	Topics     []string // topics whose route changed, sorted; nil = none
+	Min        *MinID   // nil: the smallest id is what and where it was
+}
+
+// MinID tells that the smallest id in a broker group is another one now, or has another
+// address. Java: RouteInfoManager.notifyMinBrokerIdChanged.
+//
+// Differs: there it is told only when the id changes, and when a member is gone only
+// in groups with an acting master.
+type MinID struct {
+	BrokerName   string
+	ID           int64
+	Addr, HAAddr string
+	Offline      string   // address of the member that is gone; "" when one has come
+	Tell         []string // addresses of those whom it concerns, sorted
 }
 
 // Expired is a broker that was dropped because it fell silent or lost its
@@ -78,6 +93,7 @@ type Expired struct {
 	ID         int64
 	Addr       string
 	Topics     []string // topics whose route changed, sorted
+	Min        *MinID   // nil: the smallest id of the group is what it was, or none
 }
 
 // Live is one live broker.
@@ -129,6 +145,7 @@ func (t *Table) Register(now time.Time, conn uint64, r *protocol.RegisterBrokerR
 		t.brokers[r.BrokerName] = g
 	}
 
+	before := t.minLocked(r.BrokerName)
 	rezoned := g.zone != r.Zone
 	g.zone = r.Zone
 
@@ -198,6 +215,9 @@ func (t *Table) Register(now time.Time, conn uint64, r *protocol.RegisterBrokerR
 		delete(t.filters, at)
 	}
 
+	if after := t.minLocked(r.BrokerName); after.ID < before.ID || after.ID == before.ID && after != before {
+		c.Min = t.tellLocked(after, after.Addr)
+	}
 	resp := &protocol.RegisterBrokerResponse{}
 	if r.BrokerID != protocol.MasterID {
 		if master, ok := g.addrs[protocol.MasterID]; ok {
@@ -207,6 +227,49 @@ func (t *Table) Register(now time.Time, conn uint64, r *protocol.RegisterBrokerR
 		}
 	}
 	return resp, c, nil
+}
+
+// minEntry is the member of a group with the smallest id.
+type minEntry struct {
+	name         string
+	ID           int64
+	Addr, haAddr string
+}
+
+// minLocked is that of a group; its ID is the largest there is when there is none.
+func (t *Table) minLocked(name string) minEntry {
+	m := minEntry{name: name, ID: math.MaxInt64}
+	g := t.brokers[name]
+	if g == nil {
+		return m
+	}
+	for id, addr := range g.addrs {
+		if id < m.ID {
+			m.ID, m.Addr = id, addr
+		}
+	}
+	if e := t.live[place{g.cluster, m.Addr}]; e != nil {
+		m.haAddr = e.haAddr
+	}
+	return m
+}
+
+// tellLocked is what the members of a group are to be told, but for the one at an
+// address; nil when there is nobody to tell.
+func (t *Table) tellLocked(m minEntry, but string) *MinID {
+	var tell []string
+	if g := t.brokers[m.name]; g != nil {
+		for _, addr := range g.addrs {
+			if addr != but {
+				tell = append(tell, addr)
+			}
+		}
+	}
+	if len(tell) == 0 {
+		return nil
+	}
+	slices.Sort(tell)
+	return &MinID{BrokerName: m.name, ID: m.ID, Addr: m.Addr, HAAddr: m.haAddr, Tell: tell}
 }
 
 // applyLocked puts a topic's share on a broker, when it is unknown or stale,
@@ -243,26 +306,30 @@ func (t *Table) applyLocked(brokerName string, topic protocol.TopicConfig, stale
 func (t *Table) Unregister(r *protocol.UnregisterBrokerRequest) Change {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	topics, _ := t.removeLocked(place{r.Cluster, r.Addr}, r.BrokerName, r.BrokerID)
-	return Change{Topics: topics}
+	topics, low, _ := t.removeLocked(place{r.Cluster, r.Addr}, r.BrokerName, r.BrokerID)
+	return Change{Topics: topics, Min: low}
 }
 
 // removeLocked forgets the broker (name, id) at a place, and its group when it
-// was the last of it. It returns the topics whose route changed, and whether
-// the place was an address of the group.
-func (t *Table) removeLocked(at place, name string, id int64) (topics []string, removed bool) {
+// was the last of it. It returns the topics whose route changed, whether the smallest
+// id of the group did, and whether the place was an address of the group.
+func (t *Table) removeLocked(at place, name string, id int64) (topics []string, low *MinID, removed bool) {
 	if e := t.live[at]; e != nil && e.name == name && e.id == id {
 		delete(t.live, at)
 		delete(t.filters, at)
 	}
 	g := t.brokers[name]
 	if g == nil || g.addrs[id] != at.addr {
-		return nil, false
+		return nil, nil, false
 	}
 	topics = t.topicsOfLocked(name)
 	delete(g.addrs, id)
 	if len(g.addrs) > 0 {
-		return topics, true
+		if m := t.minLocked(name); m.ID > id {
+			low = t.tellLocked(m, "")
+			low.Offline = at.addr
+		}
+		return topics, low, true
 	}
 	t.forgetLocked(name)
 	for _, topic := range topics {
@@ -273,7 +340,7 @@ func (t *Table) removeLocked(at place, name string, id int64) (topics []string, 
 			delete(t.topics, topic)
 		}
 	}
-	return topics, true
+	return topics, nil, true
 }
 
 // forgetLocked forgets a group.
@@ -350,9 +417,9 @@ func (t *Table) drop(gone func(*entry) bool) []Expired {
 		if !gone(e) {
 			continue
 		}
-		topics, removed := t.removeLocked(at, e.name, e.id)
+		topics, low, removed := t.removeLocked(at, e.name, e.id)
 		if removed {
-			dropped = append(dropped, Expired{e.name, e.id, at.addr, topics})
+			dropped = append(dropped, Expired{e.name, e.id, at.addr, topics, low})
 		}
 	}
 	slices.SortFunc(dropped, func(a, b Expired) int {

@@ -351,7 +351,10 @@ func TestUnregisterRemovesTheLastMembersTopics(t *testing.T) {
 	register(t, table, t0, 2, slave)
 	register(t, table, t0, 3, b)
 
-	assert.Equal(t, Change{Topics: []string{"TBW102", "orders"}}, table.Unregister(unregistration(a)))
+	assert.Equal(t, Change{
+		Topics: []string{"TBW102", "orders"},
+		Min:    &MinID{BrokerName: "broker-a", ID: 1, Addr: "127.1.0.2:10911", HAAddr: slave.HAAddr, Offline: "127.1.0.1:10911", Tell: []string{"127.1.0.2:10911"}},
+	}, table.Unregister(unregistration(a)))
 	checkInvariants(t, table)
 	route, ok := table.Route("orders")
 	require.True(t, ok)
@@ -571,4 +574,43 @@ func BenchmarkRoute(b *testing.B) {
 	for b.Loop() {
 		table.Route("orders")
 	}
+}
+
+func TestTheSmallestIDOfAGroupIsTold(t *testing.T) {
+	table := New()
+	member := func(id int64, host string) *protocol.RegisterBrokerRequest {
+		r := registration(as("broker-a", id, host+":10911"))
+		r.HAAddr = host + ":10912"
+		return r
+	}
+	const a, b, c = "127.1.0.1", "127.1.0.2", "127.1.0.3"
+	assert.Nil(t, register(t, table, t0, 2, member(2, b)).Min, "nobody else is there")
+	assert.Nil(t, register(t, table, t0, 3, member(3, c)).Min, "it is not the smallest one")
+	master := &MinID{BrokerName: "broker-a", ID: 0, Addr: a + ":10911", HAAddr: a + ":10912", Tell: []string{b + ":10911", c + ":10911"}}
+	assert.Equal(t, master, register(t, table, t0, 1, member(0, a)).Min)
+	assert.Nil(t, register(t, table, t0, 1, member(0, a)).Min, "again")
+	moved := member(0, a)
+	moved.HAAddr = a + ":7"
+	assert.Equal(t, a+":7", register(t, table, t0, 1, moved).Min.HAAddr, "it gives its log elsewhere")
+
+	gone := table.ConnClosed(1)
+	require.Len(t, gone, 1)
+	assert.Equal(t, &MinID{BrokerName: "broker-a", ID: 2, Addr: b + ":10911", HAAddr: b + ":10912", Offline: a + ":10911", Tell: []string{b + ":10911", c + ":10911"}}, gone[0].Min)
+	assert.Nil(t, table.Unregister(unregistration(member(3, c))).Min, "it was not the smallest one")
+	gone = table.ConnClosed(2)
+	require.Len(t, gone, 1)
+	assert.Nil(t, gone[0].Min, "nobody is left")
+
+	// A slave that becomes the master.
+	register(t, table, t0, 1, member(0, a))
+	register(t, table, t0, 2, member(1, b))
+	register(t, table, t0, 2, member(0, b))
+	assert.Equal(t, &MinID{BrokerName: "broker-a", ID: 0, Addr: b + ":10911", HAAddr: b + ":10912", Tell: []string{a + ":10911"}}, func() *MinID {
+		register(t, table, t0, 1, member(1, a))
+		m := member(0, b)
+		m.HAAddr = b + ":7"
+		register(t, table, t0, 2, m)
+		return register(t, table, t0, 2, member(0, b)).Min
+	}())
+	checkInvariants(t, table)
 }
