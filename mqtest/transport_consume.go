@@ -150,7 +150,7 @@ func failureCases() []transportCase {
 			in.until(t, "the dead letter", func(list []got) bool { return len(list) >= 5 })
 			t.equal("dead letters", map[string]int{"bad": 1}, in.of("undertaker"))
 			t.equal("attempts", map[string]int{"bad": 3, "good": 1}, in.of("c"))
-			t.equal("what was sent back", int64(3), co.Status().SentBack)
+			t.poll("what was sent back", func() bool { return co.Status().SentBack == 3 }) // the letter may be consumed before its sender has the answer
 			t.ok(letters.Close(), "close")
 		}},
 		{"a handler says when, or that it is of no use", func(t *transportTest) {

@@ -186,6 +186,7 @@ func TestOneRecordIsConsumedDirectly(t *testing.T) {
 			require.Len(t, got, 1, name)
 			assert.Equal(t, []any{q, int64(7), "body", "tag"}, []any{got[0].Queue, got[0].QueueOffset, string(got[0].Body), got[0].Tag}, name)
 		}
+		synctest.Wait() // the last handler's goroutine has ended
 		assert.Equal(t, Status{}, e.Status(), "none of the counters' messages")
 		assert.EqualValues(t, -1, w.committed(q))
 
