@@ -290,8 +290,8 @@ func TestAHeartbeatAtTheInstantOfCloseLeavesNoMember(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 		b := c.Broker("broker-a", 0)
-		const rounds, consumers = 100, 8
-		for i := range rounds {
+		const consumers = 8
+		for i := range rounds(100) {
 			start := time.Now()
 			var closed sync.WaitGroup
 			for j := range consumers {
@@ -318,7 +318,7 @@ func TestAHeartbeatThatRacesWithTheEndOfItsSessionLeavesNoMember(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
 		b := c.Broker("broker-a", 0)
-		for i := range 1000 {
+		for i := range rounds(1000) {
 			group := fmt.Sprint("g", i)
 			conn, err := c.Transport().DialBroker(t.Context(), protocol.Dial{Node: fmt.Sprint("c", i), Addr: b.Addr()})
 			require.NoError(t, err)
@@ -352,7 +352,7 @@ func TestARegistrationThatRacesWithTheEndOfItsSessionLeavesNoRoute(t *testing.T)
 		ns := c.NameServer(0)
 		real := ns.Status().Brokers
 		require.Len(t, real, 1)
-		for i := range 1000 {
+		for i := range rounds(1000) {
 			name := fmt.Sprint("ghost-", i)
 			conn, err := c.Transport().DialNameServer(t.Context(), protocol.Dial{Node: name, Addr: ns.Addr()})
 			require.NoError(t, err)

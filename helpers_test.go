@@ -24,6 +24,14 @@ import (
 	"github.com/pocketmq/pocketmq/remoting"
 )
 
+// rounds is how often a test does what it repeats: a fifth of n with -race.
+func rounds(n int) int {
+	if raceDetector {
+		return max(1, n/5)
+	}
+	return n
+}
+
 // bubble runs f in a synctest bubble beside other tests: time is virtual and
 // starts at the same instant everywhere.
 func bubble(t *testing.T, f func(t *testing.T)) {

@@ -176,7 +176,7 @@ func TestLK01_TwoHundredClustersLeaveNothing(t *testing.T) {
 		real      bool
 		transport func() pocketmq.Transport
 		n         int
-	}{{"throwaway", false, nil, 120}, {"real folder", true, nil, 40}, {"throwaway over TCP", false, overTCP, 40}}
+	}{{"throwaway", false, nil, rounds(120)}, {"real folder", true, nil, rounds(40)}, {"throwaway over TCP", false, overTCP, rounds(40)}}
 	for _, kind := range kinds {
 		lives := make([]clusterLife, kind.n)
 		for i := range lives {
@@ -461,9 +461,9 @@ func TestLK03_UseWhileItCloses(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(closers)) {
 		t.Run(name, func(t *testing.T) {
-			for i := range 25 {
+			for i := range rounds(25) {
 				over := pocketmq.Transport(pocketmq.InMemory())
-				if i >= 15 {
+				if i%5 >= 3 {
 					over = overTCP()
 				}
 				useWhileItCloses(t, over, closers[name])

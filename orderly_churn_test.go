@@ -117,7 +117,7 @@ func (b *orderBook) check(t *testing.T, seed uint64) {
 }
 
 func TestOrderlyMembersJoinLeaveAndDieAndQueuesStayInOrder(t *testing.T) {
-	for i := range 3 {
+	for i := range rounds(3) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint("run ", i), func(t *testing.T) {
 			bubble(t, func(t *testing.T) { orderlyChurn(t, seed) })

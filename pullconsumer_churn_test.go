@@ -240,7 +240,7 @@ func TestLK03_UsingAPullConsumerWhileItCloses(t *testing.T) {
 	inBubbles(t, func(t *testing.T, over pocketmq.Transport) {
 		c := run(t, pocketmq.ClusterConfig{Transport: over, Topics: map[string]int{"T": 4}})
 		p := producer(t, c, pocketmq.ProducerConfig{})
-		for round := range 30 {
+		for round := range rounds(30) {
 			cfg := pocketmq.PullConsumerConfig{Group: fmt.Sprint("g", round)}
 			if round%2 == 0 {
 				cfg.Subscriptions = all("T")

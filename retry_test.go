@@ -72,7 +72,7 @@ func TestAFailedMessageComesAgainAfterEachLevelAndIsADeadLetterAtTheEnd(t *testi
 		id := sendNow(t, p, m)
 		sendNow(t, p, text("T", "good"))
 		sent := time.Now()
-		time.Sleep(24 * time.Hour)
+		time.Sleep(3 * time.Hour) // the last level is 2 h
 		synctest.Wait()
 
 		var want []time.Duration
@@ -131,7 +131,7 @@ func TestDR03_ADeadLetterIsReadableAtOnce(t *testing.T) {
 		synctest.Wait()
 		assert.Len(t, in.arrivals(), 2)
 		assert.Equal(t, []stored{{body: "x", key: "k", id: id}}, queueContent(t, c, queue("%DLQ%g", "broker-a", 0)))
-		time.Sleep(24 * time.Hour)
+		time.Sleep(3 * time.Hour) // the last level is 2 h
 		assert.Len(t, in.arrivals(), 2)
 		assert.Len(t, queueContent(t, c, queue("%DLQ%g", "broker-a", 0)), 1)
 	})
@@ -192,7 +192,7 @@ func TestWhatAHandlerMaySayOfAFailure(t *testing.T) {
 				}
 				assert.EqualValues(t, want, g[queue("%DLQ%g", "broker-a", 0)].MaxOffset)
 				if tc.dead || len(tc.again) == 0 {
-					time.Sleep(24 * time.Hour)
+					time.Sleep(3 * time.Hour) // the last level is 2 h
 					assert.Len(t, in.arrivals(), 1+len(tc.again), "nothing comes again")
 				}
 			})
@@ -343,7 +343,7 @@ func TestCP01_ASendThatStandsInForASendBackMakesADeadLetterAtOnce(t *testing.T) 
 						})})
 					res, err := p.SendTo(t.Context(), queue("T", "broker-a", 0), text("T", "x"))
 					require.NoError(t, err)
-					time.Sleep(24 * time.Hour)
+					time.Sleep(3 * time.Hour) // the last level is 2 h
 					synctest.Wait()
 					assert.Len(t, in.arrivals(), 1, "no further attempt")
 					var letters []stored
@@ -566,7 +566,7 @@ func TestTheSettingsOfAGroupSayHowOftenItTries(t *testing.T) {
 		consumer(t, c, pocketmq.ConsumerConfig{Group: "two", Subscriptions: all("T"), Handler: two.failing("c", fails)})
 		consumer(t, c, pocketmq.ConsumerConfig{Group: "own", Subscriptions: all("T"), Handler: own.failing("c", fails), MaxReconsume: 4})
 		sendNow(t, p, text("T", "x"))
-		time.Sleep(24 * time.Hour)
+		time.Sleep(3 * time.Hour) // the last level is 2 h
 		synctest.Wait()
 		assert.Len(t, two.arrivals(), 3)
 		assert.Len(t, own.arrivals(), 5, "a consumer's own maximum outweighs that of the group")
@@ -576,7 +576,7 @@ func TestTheSettingsOfAGroupSayHowOftenItTries(t *testing.T) {
 // Members join, leave and vanish, links and brokers fail, handlers fail, and so
 // do send-backs: each message is consumed in the end, or is a dead letter.
 func TestNoFailedMessageIsLostInChurn(t *testing.T) {
-	for round := range 3 {
+	for round := range rounds(3) {
 		t.Run(fmt.Sprint("round ", round), func(t *testing.T) {
 			seed := rand.Uint64()
 			bubble(t, func(t *testing.T) {

@@ -174,7 +174,7 @@ func TestRecordsLargerThanBuffersAndBlocksAreReadAlone(t *testing.T) {
 		require.Equal(t, texts[position-1], string(v.Body()))
 		require.Equal(t, len(rec), cap(rec))
 	}
-	for range 500 {
+	for range rounds(500) {
 		position := 1 + rng.Int64N(200)
 		rec, err := s.Record(position)
 		require.NoError(t, err)

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"iter"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -166,3 +168,27 @@ func assertBodies(t testing.TB, s *Store, topic string, queue int, want []string
 
 // fileCount is the number of log files.
 func (c *commitLog) fileCount() int { return len(*c.files.Load()) }
+
+// rounds is how often a test does what it repeats: a fifth of n with -race.
+func rounds(n int) int {
+	if raceDetector {
+		return max(1, n/5)
+	}
+	return n
+}
+
+// sweep goes over the places in data, in order: with -race every fifth.
+func sweep(data []byte) iter.Seq[int] {
+	at, step := 0, 1
+	if raceDetector {
+		step = 5
+		at = rand.IntN(step)
+	}
+	return func(yield func(int) bool) {
+		for ; at < len(data); at += step {
+			if !yield(at) {
+				return
+			}
+		}
+	}
+}

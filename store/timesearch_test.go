@@ -341,7 +341,7 @@ func TestReadersBesideAppendsRollsAndClose(t *testing.T) {
 				}
 			})
 		}
-		for s.log.fileCount() < 150 {
+		for s.log.fileCount() < rounds(150) {
 			require.NoError(t, s.Sync(t.Context()))
 		}
 		require.NoError(t, end(s))
