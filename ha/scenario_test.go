@@ -61,9 +61,10 @@ func (s *sim) isolate(n *simNode) {
 	}
 }
 
-// Rows of the table of what has to be tested, each with the rule that keeps it.
+// Rows of the table in docs/replication.md: FO01 is its row 1, and so on. FO10 needs whole
+// brokers, and is with the tests of clusters. Each has the rule that keeps it.
 
-func TestSlaveAcksThenLosesPowerAndIsNotElected(t *testing.T) { // rule 3
+func TestFO01_SlaveAcksThenLosesPowerAndIsNotElected(t *testing.T) { // rule 3
 	s := script(t, 3, false, guardNone)
 	require.Equal(t, 5, s.sends(s.nodes[0], 5))
 	require.Equal(t, int64(5), s.nodes[1].disk.end())
@@ -81,7 +82,7 @@ func TestSlaveAcksThenLosesPowerAndIsNotElected(t *testing.T) { // rule 3
 	assert.NoError(t, s.violated)
 }
 
-func TestMasterThatLosesPowerAndComesRightBackEndsItsTime(t *testing.T) { // rule 3
+func TestFO02_MasterThatLosesPowerAndComesRightBackEndsItsTime(t *testing.T) { // rule 3
 	s := script(t, 3, true, guardNone)
 	require.Equal(t, 5, s.sends(s.nodes[0], 5))
 	s.nodes[0].slow = int64(time.Hour)
@@ -101,7 +102,7 @@ func TestMasterThatLosesPowerAndComesRightBackEndsItsTime(t *testing.T) { // rul
 	assert.Equal(t, m.disk.log, s.nodes[0].disk.log)
 }
 
-func TestChangeThatIsStoredAndNotAnsweredCounts(t *testing.T) { // rule 2
+func TestFO03_ChangeThatIsStoredAndNotAnsweredCounts(t *testing.T) { // rule 2
 	s := script(t, 3, true, guardNone)
 	s.kill(s.nodes[2])
 	require.True(t, s.until(20*time.Second, func() bool { return s.inSync(2) }))
@@ -128,7 +129,7 @@ func TestChangeThatIsStoredAndNotAnsweredCounts(t *testing.T) { // rule 2
 	assert.Nil(t, s.master(), "replica 2 has left the set")
 }
 
-func TestJoinerHasWhatIsAnsweredWhileItJoins(t *testing.T) { // rule 2
+func TestFO04_JoinerHasWhatIsAnsweredWhileItJoins(t *testing.T) { // rule 2
 	for delay := range 40 {
 		s := script(t, 3, true, guardNone)
 		s.kill(s.nodes[2])
@@ -146,7 +147,7 @@ func TestJoinerHasWhatIsAnsweredWhileItJoins(t *testing.T) { // rule 2
 	}
 }
 
-func TestSlaveWithTwoConnectionsIsOne(t *testing.T) { // rule 1
+func TestFO05_SlaveWithTwoConnectionsIsOne(t *testing.T) { // rule 1
 	s := script(t, 3, true, guardNone)
 	s.isolate(s.nodes[2])
 	m := s.nodes[0]
@@ -162,7 +163,7 @@ func TestSlaveWithTwoConnectionsIsOne(t *testing.T) { // rule 1
 	assert.Zero(t, s.oks, "replica 2 has not acknowledged")
 }
 
-func TestSetThatShrinksDuringAWaitIsTooSmallForAnAnswer(t *testing.T) { // rule 1
+func TestFO06_SetThatShrinksDuringAWaitIsTooSmallForAnAnswer(t *testing.T) { // rule 1
 	s := script(t, 2, false, guardNone)
 	s.isolate(s.nodes[1])
 	require.NotNil(t, s.write(s.nodes[0], true), "two are in sync when it is appended")
@@ -176,7 +177,7 @@ func TestSetThatShrinksDuringAWaitIsTooSmallForAnAnswer(t *testing.T) { // rule 
 	assert.Zero(t, s.oks)
 }
 
-func TestMasterThatPausesBeforeItsAnswerIsSafe(t *testing.T) { // rule 6
+func TestFO07_MasterThatPausesBeforeItsAnswerIsSafe(t *testing.T) { // rule 6
 	s := script(t, 3, true, guardNone)
 	old := s.nodes[0]
 	s.write(old, true)
@@ -193,7 +194,7 @@ func TestMasterThatPausesBeforeItsAnswerIsSafe(t *testing.T) { // rule 6
 	assert.Equal(t, RoleSlave, role)
 }
 
-func TestDelayedFrameOfTheOldMasterIsRefused(t *testing.T) { // rule 6
+func TestFO08_DelayedFrameOfTheOldMasterIsRefused(t *testing.T) { // rule 6
 	s := script(t, 3, true, guardNone)
 	old, slave := s.nodes[0], s.nodes[1]
 	require.Equal(t, 3, s.sends(old, 3))
@@ -210,7 +211,7 @@ func TestDelayedFrameOfTheOldMasterIsRefused(t *testing.T) { // rule 6
 	assert.Equal(t, 2, s.sends(m, 2))
 }
 
-func TestOldMasterReturnsWithAnExtraTail(t *testing.T) { // rule 7
+func TestFO09_OldMasterReturnsWithAnExtraTail(t *testing.T) { // rule 7
 	s := script(t, 3, true, guardNone)
 	old := s.nodes[0]
 	require.Equal(t, 3, s.sends(old, 3))
@@ -228,7 +229,7 @@ func TestOldMasterReturnsWithAnExtraTail(t *testing.T) { // rule 7
 	assert.Equal(t, m.disk.epochs[len(m.disk.epochs)-1], old.disk.epochs[len(old.disk.epochs)-1])
 }
 
-func TestElectedNodeThatDiesBeforeItKnowsIsReplaced(t *testing.T) { // rule 4
+func TestFO11_ElectedNodeThatDiesBeforeItKnowsIsReplaced(t *testing.T) { // rule 4
 	s := script(t, 3, true, guardNone)
 	require.Equal(t, 3, s.sends(s.nodes[0], 3))
 	s.kill(s.nodes[0])
@@ -241,7 +242,7 @@ func TestElectedNodeThatDiesBeforeItKnowsIsReplaced(t *testing.T) { // rule 4
 	assert.Equal(t, int64(3), m.epoch, "under a further epoch")
 }
 
-func TestControllerThatRestartsInsideALeaseWaits(t *testing.T) { // rule 6
+func TestFO12_ControllerThatRestartsInsideALeaseWaits(t *testing.T) { // rule 6
 	s := script(t, 3, true, guardNone)
 	old := s.nodes[0]
 	s.runFor(10 * time.Second)
