@@ -133,3 +133,22 @@ func bodiesAt(t *testing.T, c *pocketmq.Cluster, b *pocketmq.Broker) []string {
 		}
 	}
 }
+
+// A slave whose attempt to connect falls into a black hole makes another one in time.
+func TestASlaveIsBackSoonAfterABlackHole(t *testing.T) {
+	for _, gone := range []time.Duration{30 * time.Second, 47 * time.Second, 61 * time.Second, 75 * time.Second} {
+		t.Run(gone.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := run(t, pocketmq.ClusterConfig{Groups: pair(1, pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication}), Topics: map[string]int{"T": 1}})
+				p := producer(t, c, pocketmq.ProducerConfig{})
+				replicated(t, p, 0, 1)
+				c.Network().Drop("broker-a/0", "broker-a/1")
+				time.Sleep(gone)
+				c.Network().HealAll()
+				healed := time.Now()
+				require.Eventually(t, func() bool { return c.Broker("broker-a", 1).Status().Master.Connected }, time.Minute, 10*time.Millisecond)
+				assert.LessOrEqual(t, time.Since(healed), 2*pocketmq.DefaultTimings().HARedial, "one attempt that was lost, and the pause after it")
+			})
+		})
+	}
+}

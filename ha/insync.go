@@ -73,7 +73,8 @@ type InSyncConfig struct {
 	// MaxLag is for how long a member may lack something before it leaves the set
 	// (Java: haMaxTimeSlaveNotCatchup, 15 s).
 	MaxLag time.Duration
-	// MaxGone is the same for a member without a connection; 0: it leaves at once.
+	// MaxGone is the same for a member that has lost its connection, and has not had
+	// everything since; 0: it leaves at once.
 	MaxGone time.Duration
 	// JoinWithin is how far behind a slave may be, as time, to begin to join, and how
 	// long that may take: answers wait for a slave that joins. 0 means 500 ms.
@@ -151,8 +152,11 @@ type slave struct {
 	mark     int64
 	markAt   time.Time
 	caughtUp time.Time // when it last had everything
-	goneAt   time.Time
-	near     bool // following, so that a join will not take long
+	// goneAt is when its connection was lost, until it has everything again that the
+	// log had when it came back. A slave that comes again and again and cannot write
+	// is gone all the while.
+	goneAt time.Time
+	near   bool // following, so that a join will not take long
 	// notBefore is when it may be asked for again after a refusal.
 	notBefore time.Time
 }
@@ -161,7 +165,7 @@ type slave struct {
 type SlaveState struct {
 	ID, Incarnation int64
 	Connected       bool
-	Since           time.Time // of the connection, or of its end
+	Since           time.Time // of the connection; or without one, since when it has been away
 	Sent, Acked     int64     // positions; 0 before the first ack of a connection
 	CaughtUp        time.Time // when it last had everything
 	InSync          bool      // a member of the stored set
@@ -203,11 +207,15 @@ func (s *InSync) Connect(now time.Time, id, incarnation, keep int64) (ConnID, er
 		slices.SortStableFunc(s.slaves, func(a, b *slave) int { return cmp.Compare(a.id, b.id) })
 	}
 	s.conns++
+	gone := f.goneAt
+	if f.conn != 0 && gone.IsZero() {
+		gone = now // the other connection is lost
+	}
 	// Of a former connection nothing counts: the slave may have lost since what it
 	// acknowledged there.
 	*f = slave{
 		id: id, incarnation: incarnation, conn: s.conns, since: now, sent: keep,
-		mark: s.end, markAt: now, caughtUp: f.caughtUp,
+		mark: s.end, markAt: now, caughtUp: f.caughtUp, goneAt: gone,
 	}
 	if f.caughtUp.IsZero() {
 		f.caughtUp = now // MaxLag from here on
@@ -220,7 +228,10 @@ func (s *InSync) Connect(now time.Time, id, incarnation, keep int64) (ConnID, er
 // before.
 func (s *InSync) Disconnect(now time.Time, conn ConnID) {
 	if f := s.connected(conn); f != nil {
-		f.conn, f.goneAt, f.near = 0, now, false
+		f.conn, f.near = 0, false
+		if f.goneAt.IsZero() {
+			f.goneAt = now
+		}
 		if s.lacks(guardUnknown) && s.asked != nil && has(s.asked.Set, f.id) && !has(s.set, f.id) {
 			s.asked = nil // it is gone: as if the request were
 			s.recount()
@@ -256,6 +267,7 @@ func (s *InSync) Ack(now time.Time, conn ConnID, epoch, position int64) error {
 	if position >= f.mark {
 		f.near = f.near || position >= s.confirmed || now.Sub(f.markAt) <= s.cfg.JoinWithin
 		f.caughtUp, f.mark, f.markAt = f.markAt, s.end, now
+		f.goneAt = time.Time{}
 	}
 	if position >= s.end {
 		f.near, f.caughtUp = true, now
@@ -316,6 +328,9 @@ func (s *InSync) Deadline() time.Time {
 			sooner(f.goneAt.Add(s.cfg.MaxGone))
 		case f.acked < s.end:
 			sooner(f.caughtUp.Add(s.cfg.MaxLag + 1))
+			if !f.goneAt.IsZero() {
+				sooner(f.goneAt.Add(s.cfg.MaxGone))
+			}
 		}
 	}
 	return at
@@ -527,7 +542,7 @@ func (s *InSync) shrink(now time.Time) {
 		switch {
 		case m.ID == s.cfg.ID:
 			stay = append(stay, m)
-		case f.conn == 0 && now.Sub(f.goneAt) >= s.cfg.MaxGone,
+		case (f.conn == 0 || f.acked < s.end && !f.goneAt.IsZero()) && now.Sub(f.goneAt) >= s.cfg.MaxGone,
 			f.conn != 0 && f.acked < s.end && now.Sub(f.caughtUp) > s.cfg.MaxLag:
 			leave = append(leave, m)
 			f.near = false // or it would join again at once

@@ -182,6 +182,46 @@ func TestAMemberThatLagsForTooLongLeaves(t *testing.T) {
 	assert.Equal(t, []Member{{1, 101}, {2, 102}}, change.Set)
 }
 
+// A slave whose disk is full comes again and again, and gets no further.
+func TestAMemberThatComesAndGoesAndGetsNothingLeaves(t *testing.T) {
+	s := NewInSync(start, controlled(Member{1, 101}, Member{2, 102}, Member{3, 103}))
+	two, three := connect(t, s, start, 2, 10), connect(t, s, start, 3, 10)
+	ack(t, s, start, two, 10)
+	ack(t, s, start, three, 10)
+	write(s, start, 20)
+	ack(t, s, start, two, 20)
+	s.Disconnect(after(100*time.Millisecond), three)
+	for i := range 3 {
+		at := after(time.Duration(200+200*i) * time.Millisecond)
+		three = connect(t, s, at, 3, 10)
+		ack(t, s, at, three, 10)
+		_, asked := s.Asked()
+		require.False(t, asked)
+		assert.Equal(t, after(1100*time.Millisecond), s.Deadline())
+		s.Disconnect(at.Add(100*time.Millisecond), three)
+	}
+	three = connect(t, s, after(time.Second), 3, 10)
+	s.Tick(after(1100 * time.Millisecond))
+	change, asked := s.Asked()
+	require.True(t, asked)
+	assert.Equal(t, []Member{{1, 101}, {2, 102}}, change.Set)
+
+	// One that catches up has been away for nothing.
+	s = NewInSync(start, controlled(Member{1, 101}, Member{2, 102}, Member{3, 103}))
+	two, three = connect(t, s, start, 2, 10), connect(t, s, start, 3, 10)
+	ack(t, s, start, two, 10)
+	ack(t, s, start, three, 10)
+	write(s, start, 20)
+	s.Disconnect(after(100*time.Millisecond), three)
+	three = connect(t, s, after(200*time.Millisecond), 3, 10)
+	ack(t, s, after(300*time.Millisecond), three, 20)
+	ack(t, s, after(300*time.Millisecond), two, 20)
+	write(s, after(400*time.Millisecond), 30)
+	s.Tick(after(2 * time.Second))
+	_, asked = s.Asked()
+	assert.False(t, asked)
+}
+
 func TestASetTooSmallToAnswerIsNotAskedFor(t *testing.T) {
 	s := NewInSync(start, controlled(Member{1, 101}, Member{2, 102}))
 	two := connect(t, s, start, 2, 10)

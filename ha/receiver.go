@@ -23,7 +23,7 @@ type ReceiverConfig struct {
 	Log             SlaveLog
 	Promises        Promises
 	// Dial connects to the master, wherever it is now. Its ctx ends when Dial has
-	// returned, or with the housekeeping time.
+	// returned, or after Redial.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// FromLastFile: an empty log begins with the master's last file, not with the
 	// oldest one (Java: isSyncFromLastFile).
@@ -34,7 +34,7 @@ type ReceiverConfig struct {
 
 	Heartbeat     time.Duration // DefaultHeartbeat; Java: haSendHeartbeatInterval
 	Housekeeping  time.Duration // DefaultHousekeeping; Java: haHousekeepingInterval
-	Redial        time.Duration // DefaultRedial: the longest time between two attempts
+	Redial        time.Duration // DefaultRedial: the longest time between two attempts, and for one
 	MaxFrameBytes int           // DefaultMaxFrameBytes
 
 	// OnEvent, when not nil, is told what happens, by the goroutine of Run and without
@@ -178,7 +178,7 @@ func (r *Receiver) Hurry() {
 
 // connect follows on one connection to its end, which is always an error.
 func (r *Receiver) connect(ctx context.Context) (followed bool, addr string, err error) {
-	dialling, cancel := context.WithTimeout(ctx, r.cfg.Housekeeping)
+	dialling, cancel := context.WithTimeout(ctx, r.cfg.Redial)
 	conn, err := r.cfg.Dial(dialling)
 	cancel()
 	if err != nil {

@@ -168,7 +168,8 @@ func (t *stage) cutInTwo(ctx context.Context) error {
 	t.story.Say(`On one side the master of broker-b and dora; on the other side everybody else: its slaves, the controller,
 		the name server, the other clients. Nothing is reset, everything between the two vanishes (Network().Drop;
 		Network().Cut would reset connections, and be noticed at once). Now two brokers take themselves for the
-		master of broker-b. That does no harm if only one of them answers.`)
+		master of broker-b. That does no harm if only one of them answers. Whoever sends to broker-b meanwhile waits
+		for an answer before the next message, so broker-a gets less to do, too.`)
 	t.story.Line("")
 	if err := t.strike(groupB, func(m member) error {
 		t.roles.mark(m, false, true)
@@ -288,18 +289,22 @@ func (t *stage) elect(ctx context.Context) error {
 		return err
 	}
 	t.moment(begin, "Elect broker-a/0")
-	var first time.Duration
-	if err := t.await(ctx, "a send is acknowledged by broker-a", func() (ok bool) {
-		first, ok = t.account.firstAfter(groupA, begin)
+	var e pocketmq.Elected
+	if err := t.await(ctx, "broker-a/0 is elected", func() (ok bool) {
+		e, ok = find(t.log.Since(since), func(e pocketmq.Elected) bool { return e.Node == member{groupA, 0}.String() })
 		return ok
 	}); err != nil {
 		return err
 	}
-	e, ok := find(t.log.Since(since), func(e pocketmq.Elected) bool { return e.Node == member{groupA, 0}.String() })
-	if !ok {
-		return fmt.Errorf("broker-a/0 was not elected")
+	at := t.story.Clock.At(e.Time)
+	var first time.Duration
+	if err := t.await(ctx, "a send is acknowledged by broker-a", func() (ok bool) {
+		first, ok = t.account.firstAfter(groupA, at)
+		return ok
+	}); err != nil {
+		return err
 	}
-	t.story.At(t.story.Clock.At(e.Time), "%s is master, epoch %d", e.Node, e.Epoch)
+	t.story.At(at, "%s is master, epoch %d", e.Node, e.Epoch)
 	t.story.At(first, "the next send is acknowledged by broker-a")
 	if err := t.inSync(ctx, groupA, 2); err != nil {
 		return err

@@ -11,11 +11,11 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pocketmq/pocketmq"
@@ -60,7 +60,14 @@ func layouts() []layout {
 }
 
 func main() {
-	if err := run(context.Background(), os.Args[1:], os.Stdout); err != nil {
+	flag.Usage = func() {
+		fmt.Fprintf(flag.CommandLine.Output(), "Layouts starts the ways in which clusters are laid out, and shows what becomes of\nsends and reads when a master is gone.\n\nUsage: go run ./examples/layouts [name ...]\n\n")
+		for _, l := range layouts() {
+			fmt.Fprintf(flag.CommandLine.Output(), "  %-16s %s\n", l.name, l.about)
+		}
+	}
+	flag.Parse()
+	if err := run(context.Background(), flag.Args(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "layouts:", err)
 		os.Exit(1)
 	}
@@ -68,18 +75,18 @@ func main() {
 
 // run shows those layouts that are named, or all.
 func run(ctx context.Context, names []string, w io.Writer) error {
-	shown := 0
+	for _, name := range names {
+		if !slices.ContainsFunc(layouts(), func(l layout) bool { return l.name == name }) {
+			return fmt.Errorf("no layout is named %s: there are 2m-2s-async, 2m-2s-sync, 1m-2s-failover", name)
+		}
+	}
 	for _, l := range layouts() {
 		if len(names) > 0 && !slices.Contains(names, l.name) {
 			continue
 		}
-		shown++
 		if err := l.show(ctx, w); err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)
 		}
-	}
-	if shown == 0 {
-		return fmt.Errorf("no layout is named %s: there are 2m-2s-async, 2m-2s-sync, 1m-2s-failover", strings.Join(names, " "))
 	}
 	return nil
 }
