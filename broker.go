@@ -416,7 +416,10 @@ func (b *Broker) open(ctx context.Context) (err error) {
 }
 
 // Shutdown takes the broker out of the routes, refuses new sends, waits for
-// those in flight until ctx ends, and closes.
+// those in flight until ctx ends, and closes. The master of a group with failover
+// hands over to a slave that is in sync before it closes, and waits for that until ctx
+// ends, for LeaseExpire at most: sends go on within a second. After Close they wait for
+// its lease to run out.
 func (b *Broker) Shutdown(ctx context.Context) error {
 	if b.life.use() == nil {
 		b.gate.open()
@@ -424,6 +427,7 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 		r.draining.Store(true)
 		r.reg.unregister(ctx)
 		r.sends.wait(ctx)
+		r.handOver(ctx)
 		if d, ok := r.listener.(protocol.Drainer); ok {
 			d.Drain(ctx)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/pocketmq/pocketmq/ha"
@@ -173,6 +174,39 @@ func (r *brokerRun) fence() {
 	if m != nil || old.role == RoleMaster {
 		r.writes.wait(r.ctx) // they end: nobody is left whom they could wait for
 		r.locks.Clear()
+	}
+}
+
+// handOver gives up being master, and waits until another one is. It does nothing when
+// there is nobody: a group without a master keeps its set.
+func (r *brokerRun) handOver(ctx context.Context) {
+	m := r.master.Load()
+	if m == nil || r.elections == nil || ctx.Err() != nil {
+		return
+	}
+	if !slices.ContainsFunc(m.slaves.Status().Slaves, func(s ha.SlaveStatus) bool { return s.InSync && s.Connected && s.ID != r.cfg.ID }) {
+		return
+	}
+	w := r.wire.watch.watch(rolesChanged)
+	defer r.wire.watch.end(w)
+	t := time.NewTimer(r.cfg.Timings.LeaseExpire) // nobody is waited for who comes no sooner than after a crash
+	defer t.Stop()
+	old := r.standing.Load().epoch
+	r.elections.Resign()
+	for {
+		if at := r.standing.Load(); at.epoch > old && !at.fenced {
+			return
+		}
+		select {
+		case <-w.woken:
+		case <-t.C:
+			r.log.Warn("no other member has become master in time")
+			return
+		case <-ctx.Done():
+			return
+		case <-r.ctx.Done():
+			return
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
 
@@ -190,7 +191,11 @@ func (r *brokerRun) replicated(e ha.Event) {
 		r.events.emit(r.node, func(b EventBase) Event { return SlaveConnected{b, e.ID, e.Addr, e.Position} })
 		r.wire.watch.changed(rolesChanged)
 	case ha.SlaveDisconnected:
-		r.log.Warn("a slave does not follow any more", "slave", e.ID, "addr", e.Addr, "err", e.Err)
+		level := slog.LevelWarn
+		if r.ctx.Err() != nil || r.master.Load() == nil {
+			level = slog.LevelInfo // it is the master that ends
+		}
+		r.log.Log(r.ctx, level, "a slave does not follow any more", "slave", e.ID, "addr", e.Addr, "err", e.Err)
 		r.events.emit(r.node, func(b EventBase) Event { return SlaveDisconnected{b, e.ID, e.Addr, e.Err} })
 	case ha.HigherEpoch:
 		r.log.Warn("a slave knows of a later epoch", "slave", e.ID, "epoch", e.Epoch)

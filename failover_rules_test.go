@@ -1,6 +1,8 @@
 package pocketmq_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -230,4 +232,80 @@ func TestABrokerWithAFullDiskCanLosePower(t *testing.T) {
 		time.Sleep(time.Second)
 		inSync(t, c, 2)
 	})
+}
+
+// A master that is shut down hands over before it goes; one that is closed does not.
+func TestAMasterThatIsShutDownHandsOver(t *testing.T) {
+	for name, end := range map[string]func(*pocketmq.Cluster) error{
+		"shutdown": func(c *pocketmq.Cluster) error { return c.Broker("broker-a", 0).Shutdown(context.Background()) },
+		"close":    func(c *pocketmq.Cluster) error { return c.Broker("broker-a", 0).Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := run(t, pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}})
+				p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: 30 * time.Second, Retries: 100})
+				inSync(t, c, 2)
+				replicated(t, p, 0, 5)
+				begun := time.Now()
+				ended := make(chan error, 1)
+				go func() { ended <- end(c) }()
+				synctest.Wait()
+				replicated(t, p, 5, 1)
+				took := time.Since(begun)
+				if name == "shutdown" {
+					assert.Less(t, took, time.Second)
+				} else {
+					assert.Greater(t, took, 4*time.Second, "a lease")
+				}
+				require.NoError(t, <-ended)
+				require.Positive(t, masterOf(c))
+				require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
+				inSync(t, c, 2)
+				assert.Equal(t, counted(6), logsAgree(t, c, time.Second))
+			})
+		})
+	}
+}
+
+// Nobody may be there to hand over to, or the controller is away: Shutdown ends.
+func TestAShutdownDoesNotWaitForASuccessorForEver(t *testing.T) {
+	for name, without := range map[string]func(c *pocketmq.Cluster) error{
+		"slaves":         func(c *pocketmq.Cluster) error { return errors.Join(c.Kill("broker-a", 1), c.Kill("broker-a", 2)) },
+		"its controller": func(c *pocketmq.Cluster) error { return c.KillController("broker-a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := run(t, pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}})
+				inSync(t, c, 2)
+				require.NoError(t, without(c))
+				begun := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				require.NoError(t, c.Broker("broker-a", 0).Shutdown(ctx))
+				assert.LessOrEqual(t, time.Since(begun), 3*time.Second)
+			})
+		})
+	}
+}
+
+func TestAMasterThatStopsDoesNotWarnOfItsSlaves(t *testing.T) {
+	for name, stop := range map[string]func(c *pocketmq.Cluster) error{
+		"closed":    func(c *pocketmq.Cluster) error { return c.Broker("broker-a", 0).Close() },
+		"replaced":  func(c *pocketmq.Cluster) error { return c.Elect(context.Background(), "broker-a", 1) },
+		"shut down": func(c *pocketmq.Cluster) error { return c.Broker("broker-a", 0).Shutdown(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				x := &trouble{t: t}
+				c := run(t, pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}, Logger: x.logger()})
+				inSync(t, c, 2)
+				require.NoError(t, stop(c))
+				synctest.Wait()
+				x.mu.Lock()
+				log := x.log.String()
+				x.mu.Unlock()
+				assert.NotContains(t, log, `level=WARN msg="a slave does not follow any more"`)
+			})
+		})
+	}
 }

@@ -22,7 +22,7 @@ var ErrOldEpoch = errors.New("not of this epoch")
 
 // ErrNotAcknowledged means that not all whom an answer waits for have the record.
 // Whether it stays is unknown.
-var ErrNotAcknowledged = errors.New("not acknowledged by all that are in sync")
+var ErrNotAcknowledged = errors.New("not acknowledged by those who are waited for")
 
 // ErrNoLease means that a master has not heard from the controller for too long:
 // another one may have been elected.
@@ -433,7 +433,11 @@ func (s *InSync) Answer(position int64) error {
 	if s.tooFew() {
 		return fmt.Errorf("ha: %d is acknowledged by the set, which has %d replicas, and an answer needs %d: %w", position, len(s.required), s.cfg.MinInSync, ErrTooFewReplicas)
 	}
-	return fmt.Errorf("ha: up to %d of %d acknowledged: %w", s.Answerable(), position, ErrNotAcknowledged)
+	who := fmt.Sprintf("all %d that are in sync", len(s.required))
+	if s.cfg.Acks == AckCount {
+		who = fmt.Sprintf("%d replicas, the master counted,", max(s.cfg.InSyncReplicas, 1))
+	}
+	return fmt.Errorf("ha: %s have up to %d, not up to %d: %w", who, s.Answerable(), position, ErrNotAcknowledged)
 }
 
 // Answerable is the highest position that may be answered now. It goes back when a

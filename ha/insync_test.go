@@ -76,6 +76,7 @@ func TestOneSlaveWithTwoConnectionsIsOneReplica(t *testing.T) {
 	require.ErrorIs(t, s.Ack(start, first, 7, 20), ErrStaleConnection)
 	ack(t, s, start, second, 20)
 	assert.ErrorIs(t, s.Answer(20), ErrNotAcknowledged)
+	assert.EqualError(t, s.Answer(20), "ha: 3 replicas, the master counted, have up to 0, not up to 20: not acknowledged by those who are waited for")
 	ack(t, s, start, connect(t, s, start, 3, 10), 20)
 	assert.NoError(t, s.Answer(20))
 }
@@ -95,6 +96,7 @@ func TestALeavingMemberIsRequiredUntilTheSmallerSetIsStored(t *testing.T) {
 	assert.Equal(t, Change{3, []Member{{1, 101}, {2, 102}}}, change)
 	assert.Equal(t, []int64{1, 2, 3}, s.Required())
 	require.ErrorIs(t, s.Answer(20), ErrNotAcknowledged)
+	require.EqualError(t, s.Answer(20), "ha: all 3 that are in sync have up to 10, not up to 20: not acknowledged by those who are waited for")
 	s.Stored(start, []Member{{1, 101}, {2, 102}, {3, 103}}, 3)
 	require.ErrorIs(t, s.Answer(20), ErrNotAcknowledged, "what was stored before proves nothing")
 	s.Stored(start, change.Set, 4)
