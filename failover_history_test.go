@@ -29,7 +29,7 @@ import (
 
 var (
 	failoverSeed  = flag.Uint64("failover.seed", 0, "first seed of TestFailoverHistories; 0 = a new one")
-	failoverCount = flag.Int("failover.count", 4, "seeds of each kind of TestFailoverHistories, a fifth of them with -race")
+	failoverCount = flag.Int("failover.count", 2, "seeds of each kind of TestFailoverHistories, a fifth of them with -race")
 	failoverKind  = flag.String("failover.kind", "", "only the kinds of TestFailoverHistories whose names begin so")
 	failoverFor   = flag.Duration("failover.for", 5*time.Second, "how long TestFailoverInRealTime goes on")
 	failoverKeep  = flag.String("failover.keep", "", "folder for the histories of failures [testdata/failover]; with it all of them are kept")
