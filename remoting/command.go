@@ -25,6 +25,14 @@ type command[S, Q, R any] struct {
 	oneway    func(*Q) bool               // nil: never
 	onFailure func(*Frame)                // what an answer without a response carries; nil: nothing
 	body      bodyKind                    // of requests
+	lasts     bool                        // see lasting
+}
+
+// lasting says that the command has an effect that outlives the caller: it is also
+// done for one that is gone, or reads no answers any more. All others only answer.
+func (c *command[S, Q, R]) lasting() *command[S, Q, R] {
+	c.lasts = true
+	return c
 }
 
 // bodyKind is what the body of a command's requests is.
@@ -167,11 +175,13 @@ func (f *Frame) answer(req *Frame) *Frame {
 type row[S any] interface {
 	title() string
 	wire() []protocol.Code
+	isLasting() bool
 	serve(ctx context.Context, srv S, at site, req *Frame) *Frame
 }
 
 func (c *command[S, Q, R]) title() string         { return c.name }
 func (c *command[S, Q, R]) wire() []protocol.Code { return c.codes }
+func (c *command[S, Q, R]) isLasting() bool       { return c.lasts }
 
 // table finds a row by code.
 type table[S any] map[protocol.Code]row[S]
@@ -187,16 +197,17 @@ func tableOf[S any](rows []row[S]) table[S] {
 }
 
 // brokerRows are all commands that brokers serve, one for every method of
-// protocol.BrokerConn.
+// protocol.BrokerConn. What is lasting is what clients may have left behind when they
+// closed: messages, commits, goodbyes and orders of administrators.
 func brokerRows() []row[protocol.BrokerConn] {
 	return []row[protocol.BrokerConn]{
-		sendMessage(), pullMessage(), queryMessage(), queryConsumerOffset(), updateConsumerOffset(), createTopic(),
+		sendMessage().lasting(), pullMessage(), queryMessage(), queryConsumerOffset(), updateConsumerOffset().lasting(), createTopic().lasting(),
 		searchOffset(), getMaxOffset(), getMinOffset(), getEarliestStoreTime(), viewMessage(), heartbeat(),
-		unregisterClient(), consumerSendMsgBack(), getConsumerList(), lockQueues(), unlockQueues(), updateGroup(),
-		getTopicStats(), getConsumerConnection(), deleteGroup(), getConsumeStats(), deleteTopic(), resetOffset(),
-		getConsumerRunningInfo(), cloneGroupOffset(), getConsumerStatus(), consumeMessageDirectly(), checkClientConfig(),
-		createTopicList(), getTopicConfig(), getAllTopicConfig(), updateGroupList(), getAllGroupConfig(),
-		getAllConsumerOffset(), getAllDelayOffset(), notifyMinBrokerID(), getHAStatus(), getEpochCache(),
+		unregisterClient().lasting(), consumerSendMsgBack().lasting(), getConsumerList(), lockQueues(), unlockQueues().lasting(), updateGroup().lasting(),
+		getTopicStats(), getConsumerConnection(), deleteGroup().lasting(), getConsumeStats(), deleteTopic().lasting(), resetOffset().lasting(),
+		getConsumerRunningInfo(), cloneGroupOffset().lasting(), getConsumerStatus(), consumeMessageDirectly(), checkClientConfig(),
+		createTopicList().lasting(), getTopicConfig(), getAllTopicConfig(), updateGroupList().lasting(), getAllGroupConfig(),
+		getAllConsumerOffset(), getAllDelayOffset(), notifyMinBrokerID().lasting(), getHAStatus(), getEpochCache(),
 	}
 }
 
@@ -204,10 +215,10 @@ func brokerRows() []row[protocol.BrokerConn] {
 // of protocol.NameServerConn.
 func nameServerRows() []row[protocol.NameServerConn] {
 	return []row[protocol.NameServerConn]{
-		putKVConfig(), getKVConfig(), deleteKVConfig(), registerBroker(), unregisterBroker(), getRoute(), getClusterInfo(),
-		wipeWritePerm(), getAllTopics(), deleteTopicInNameServer(), registerTopic(), listKVConfig(), getTopicsByCluster(),
+		putKVConfig().lasting(), getKVConfig(), deleteKVConfig().lasting(), registerBroker().lasting(), unregisterBroker().lasting(), getRoute(), getClusterInfo(),
+		wipeWritePerm().lasting(), getAllTopics(), deleteTopicInNameServer().lasting(), registerTopic().lasting(), listKVConfig(), getTopicsByCluster(),
 		getSystemTopics(), getUnitTopics(), updateNameServerConfig(), getNameServerConfig(), queryDataVersion(),
-		addWritePerm(), getBrokerMemberGroup(), brokerHeartbeat(),
+		addWritePerm().lasting(), getBrokerMemberGroup(), brokerHeartbeat(),
 	}
 }
 

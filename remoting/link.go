@@ -59,6 +59,8 @@ type link struct {
 
 	ctx    context.Context // ended by end
 	cancel context.CancelFunc
+	reader context.Context // also ended by unheard: nobody reads what is written
+	deafen context.CancelFunc
 	wake   chan struct{} // capacity 1: out has bytes; a second signal would say no more
 
 	service service
@@ -98,6 +100,7 @@ func newLink(conn net.Conn, idle time.Duration) *link {
 		l.conn = secured.NetConn()
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.reader, l.deafen = context.WithCancel(l.ctx)
 	l.direct = directOf(conn)
 	l.in = bufio.NewReaderSize(idleReader{l}, firstBuffer)
 	return l

@@ -202,7 +202,7 @@ func (l *listener[S]) open(conn net.Conn) {
 	s.at = site{broker: l.at.broker, frames: &s.link.frames}
 	s.lane = newLane()
 	s.calls = newCalls(l.ctx, s.link, l.workers, l.limits.connServed, l.limits.ownServed, l.served)
-	s.pulls = newCalls(s.link.ctx, s.link, l.workers, l.limits.connHeld, l.limits.ownHeld, l.held)
+	s.pulls = newCalls(s.link.reader, s.link, l.workers, l.limits.connHeld, l.limits.ownHeld, l.held)
 	s.here = newHere()
 	s.link.start(service{begin: s.begin, charge: s.charge, request: s.request, late: func() { s.here.took(overdue) }, done: s.end})
 }
@@ -339,6 +339,11 @@ func (s *session[S]) request(f *Frame, taken *lease) bool {
 		refuse(s.link, f, protocol.RequestCodeNotSupported, " request type %d not supported", f.Code)
 		return true
 	}
+	if s.only(row) {
+		taken.release()
+		s.link.frames.put(f)
+		return true
+	}
 	s.connect(f)
 	switch f.Code {
 	case int32(protocol.CodePullMessage), codeLitePullMessage:
@@ -377,7 +382,11 @@ func (s *session[S]) request(f *Frame, taken *lease) bool {
 		}
 		return true
 	}
-	serve := s.serve(s.calls.ctx, row, f) // how long its caller waits counts from now
+	ctx := s.link.reader
+	if row.isLasting() {
+		ctx = s.calls.ctx
+	}
+	serve := s.serve(ctx, row, f) // how long its caller waits counts from now
 	p := s.calls.take()
 	if p == placeNone {
 		taken.release()
@@ -391,12 +400,15 @@ func (s *session[S]) request(f *Frame, taken *lease) bool {
 	return true
 }
 
+// only reports whether a command would only answer, and nobody reads answers any more.
+func (s *session[S]) only(row row[S]) bool { return !row.isLasting() && s.link.reader.Err() != nil }
+
 // serve serves f under ctx when it is its turn, and takes the frame back. Its caller
 // may cancel it from now on.
 func (s *session[S]) serve(ctx context.Context, row row[S], f *Frame) func(context.Context) *Frame {
 	until := f.until()
 	if !s.peer.ours {
-		return func(ctx context.Context) *Frame {
+		return func(context.Context) *Frame {
 			answer := serveUntil(ctx, until, row, s.srv, s.at, f)
 			s.link.frames.put(f)
 			return answer
@@ -414,6 +426,10 @@ func (s *session[S]) serve(ctx context.Context, row row[S], f *Frame) func(conte
 // pull serves a pull, which may be held for long.
 func (s *session[S]) pull(row row[S], f *Frame) {
 	s.link.awaitRoom() // nothing is made ready for a client that does not read
+	if s.only(row) {
+		s.link.frames.put(f)
+		return
+	}
 	var held func()
 	if size := int64(f.size()); size > smallFrame {
 		if !s.l.heldBytes.TryAcquire(size) {

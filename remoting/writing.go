@@ -231,13 +231,14 @@ func (l *link) farewell(err error) error {
 
 // unheard goes on without writing, after a write that failed because the other
 // side has closed the connection: what it had said before that still lies here to
-// be read, and a server does what was asked of it. The reading goroutine finds the
-// end behind that. It is false for a link that has to end now: that of a client,
+// be read, and a server does of it what has an effect. The reading goroutine finds
+// the end behind that. It is false for a link that has to end now: that of a client,
 // which asks and needs answers, and one whose other side is only slow.
 func (l *link) unheard(cause error) bool {
 	if l.backlog == nil || cause == nil || errors.Is(cause, os.ErrDeadlineExceeded) {
 		return false
 	}
+	l.deafen() // before whoever waits for room goes on
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.deaf, l.out = true, nil
