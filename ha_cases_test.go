@@ -454,3 +454,56 @@ func TestFO10_ProgressThatTravelsFasterThanTheLogLosesNothing(t *testing.T) {
 		assert.Equal(t, int64(1), progress(masterOf(c)))
 	})
 }
+
+// A slave that began with the last file of its master is a whole member: it may be
+// elected, and what is older is gone with the others.
+func TestASlaveFromTheLastFileMayBeElected(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cfg := pocketmq.BrokerConfig{Failover: true, Replication: pocketmq.SyncReplication, SyncFromLastFile: true, CommitLogFileSize: 4 << 10}
+		c := run(t, pocketmq.ClusterConfig{Groups: pair(2, cfg), Topics: map[string]int{"T": 1}})
+		inSync(t, c, 2)
+		p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: 30 * time.Second, Retries: 30})
+		require.NoError(t, c.Kill("broker-a", 2))
+		inSync(t, c, 1)
+		replicated(t, p, 0, 100)
+		conn := dialMember(t, c, "broker-a", 0)
+		_, err := conn.UpdateGroup(t.Context(), &protocol.UpdateGroupRequest{Config: protocol.DefaultGroupConfig("g")})
+		require.NoError(t, err)
+		_, err = conn.UpdateConsumerOffset(t.Context(), &protocol.UpdateConsumerOffsetRequest{Group: "g", Topic: "T", Offset: 20})
+		require.NoError(t, err)
+		require.NoError(t, os.RemoveAll(c.Broker("broker-a", 2).Dir()))
+		require.NoError(t, c.Restart(t.Context(), "broker-a", 2))
+		inSync(t, c, 2)
+		time.Sleep(4 * time.Second) // offsets are copied
+		st := c.Broker("broker-a", 2).Status()
+		first := st.MinPosition - 1 // offset of its first message
+		require.Greater(t, first, int64(50), "it begins with the last file")
+		assert.Less(t, first, int64(100))
+		assert.Equal(t, int64(100), st.WrittenPosition)
+		assert.Equal(t, int64(1), c.Broker("broker-a", 0).Status().MinPosition)
+		assert.True(t, st.Master.Connected)
+		require.NoError(t, c.Broker("broker-a", 2).Check(t.Context()))
+
+		require.NoError(t, c.Elect(t.Context(), "broker-a", 2))
+		replicated(t, p, 100, 5)
+		inSync(t, c, 2)
+		time.Sleep(6 * time.Second) // slaves hear what is confirmed
+		assert.Equal(t, counted(105), contentAt(t, c, 1), "those that have more keep it")
+		conn = dialMember(t, c, "broker-a", 2)
+		r, err := pull(t.Context(), conn, 20, "*")
+		require.NoError(t, err)
+		assert.Equal(t, protocol.PullOffsetMoved, r.Code)
+		assert.Equal(t, first, r.NextBeginOffset)
+		assert.Equal(t, first, r.MinOffset)
+		assert.Equal(t, int64(105), r.MaxOffset)
+
+		var in inbox
+		consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), Handler: in.handler("c")})
+		time.Sleep(time.Minute)
+		assert.ElementsMatch(t, counted(105)[first:], in.bodies(), "all that is there, each once")
+		require.NoError(t, c.Kill("broker-a", 2))
+		time.Sleep(8 * time.Second)
+		replicated(t, p, 105, 1) // and on with those that have all
+		require.GreaterOrEqual(t, masterOf(c), int64(0))
+	})
+}

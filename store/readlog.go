@@ -95,7 +95,8 @@ func (f *sealedFile) readFrom(b *LogBatch, end int64, maxBytes int) error {
 		cur = f.cursorAt(b.First)
 	}
 	cur.runs = max(cur.runs, scanRuns) // it goes on
-	var data []byte
+	// As much as is wanted, or there; one record more may be part of it.
+	data := make([]byte, 0, min(int64(maxBytes)+4<<10, max(f.index.size-cur.off, 0)))
 	var ends []int
 	err := func() error {
 		for cur.position < b.First {
