@@ -6,6 +6,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -418,6 +419,28 @@ func TestManyLargeMessagesAtATimeDoNotCutAConnection(t *testing.T) {
 		}
 		sending.Wait()
 		require.True(t, p.conn.(brokerClient).Alive())
+		p.close(t)
+	})
+}
+
+// An answer that no frame can hold is an error that says so, and the connection stays:
+// the offsets of a broker with hundreds of thousands of them are one.
+func TestAnAnswerThatIsTooLargeIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, &fakeBroker{offsets: func() *protocol.GetAllConsumerOffsetResponse {
+			r := &protocol.GetAllConsumerOffsetResponse{}
+			for i := range 300_000 {
+				r.Offsets = append(r.Offsets, protocol.GroupOffset{Group: "a-group-with-a-name-" + strconv.Itoa(i), Topic: "a-topic-with-a-name", Offset: 1 << 40})
+			}
+			return r
+		}}, nil)
+		_, err := p.conn.GetAllConsumerOffset(t.Context(), &protocol.GetAllConsumerOffsetRequest{})
+		var answer *protocol.Error
+		require.ErrorAs(t, err, &answer)
+		assert.Equal(t, protocol.SystemError, answer.Code)
+		assert.ErrorContains(t, err, "at most 16777216 are allowed")
+		_, err = p.conn.GetMaxOffset(t.Context(), &protocol.GetMaxOffsetRequest{Topic: "T"})
+		assert.NoError(t, err)
 		p.close(t)
 	})
 }

@@ -22,6 +22,7 @@ type fakeBroker struct {
 	pull       func(context.Context, *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error)
 	commit     func(context.Context, *protocol.UpdateConsumerOffsetRequest) (*protocol.UpdateConsumerOffsetResponse, error)
 	maximum    func(context.Context, *protocol.GetMaxOffsetRequest) (*protocol.GetMaxOffsetResponse, error)
+	offsets    func() *protocol.GetAllConsumerOffsetResponse
 	close      func()
 }
 
@@ -30,6 +31,13 @@ func (b *fakeBroker) SendMessage(ctx context.Context, q *protocol.SendMessageReq
 		return b.recordedBroker.SendMessage(ctx, q)
 	}
 	return b.send(ctx, q)
+}
+
+func (b *fakeBroker) GetAllConsumerOffset(ctx context.Context, q *protocol.GetAllConsumerOffsetRequest) (*protocol.GetAllConsumerOffsetResponse, error) {
+	if b.offsets == nil {
+		return b.recordedBroker.GetAllConsumerOffset(ctx, q)
+	}
+	return b.offsets(), nil
 }
 
 func (b *fakeBroker) PullMessage(ctx context.Context, q *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
