@@ -229,17 +229,44 @@ func (c *scanner) integer() (n int64, ok bool, err error) {
 	return n, true, nil
 }
 
+// parseInteger reads a whole number of 64 bits, exactly. 1E3, -0 and 7.0 are such,
+// as they are to fastjson where a long is meant. Differs: of what is no long
+// fastjson drops the fraction, and the bits beyond 64; here it is no number.
 func parseInteger(text string) (n int64, ok bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err == nil {
 		return n, true
 	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || f != float64(int64(f)) {
+	var exponent int64
+	if at := strings.IndexAny(text, "eE"); at >= 0 {
+		if exponent, err = strconv.ParseInt(text[at+1:], 10, 32); err != nil {
+			return 0, false
+		}
+		text = text[:at]
+	}
+	sign := ""
+	if text != "" && (text[0] == '-' || text[0] == '+') {
+		sign, text = text[:1], text[1:]
+	}
+	whole, fraction, _ := strings.Cut(text, ".")
+	digits := whole + fraction
+	if digits == "" || strings.Trim(digits, "0123456789") != "" {
 		return 0, false
 	}
-	return int64(f), true
+	significant := strings.TrimRight(digits, "0")
+	if significant == "" {
+		return 0, true
+	}
+	zeros := exponent + int64(len(whole)-len(significant))
+	if significant = strings.TrimLeft(significant, "0"); zeros < 0 || int64(len(significant))+zeros > maxDigits {
+		return 0, false
+	}
+	n, err = strconv.ParseInt(sign+significant+strings.Repeat("0", int(zeros)), 10, 64)
+	return n, err == nil
 }
+
+// maxDigits are the digits of the largest numbers of 64 bits.
+const maxDigits = 19
 
 // skip passes over a value of any kind.
 func (c *scanner) skip() error {
