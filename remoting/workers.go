@@ -40,8 +40,7 @@ func (w *workers) run(t task) {
 }
 
 func (w *workers) loop(t task) {
-	rest := time.NewTimer(workerRest)
-	defer rest.Stop()
+	var rest *time.Timer // nil until it waits for the first time
 	for {
 		t.run()
 		t = task{} // what it held is nobody's any more
@@ -50,7 +49,12 @@ func (w *workers) loop(t task) {
 		default:
 			return
 		}
-		rest.Reset(workerRest)
+		if rest == nil {
+			rest = time.NewTimer(workerRest)
+			defer rest.Stop()
+		} else {
+			rest.Reset(workerRest)
+		}
 		select {
 		case t = <-w.work:
 		case <-rest.C:
