@@ -111,7 +111,7 @@ func electedInVain(t *testing.T, lonely bool) {
 	p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: 20 * time.Second, Retries: 30})
 	inSync(t, c, 2)
 	replicated(t, p, 0, 3)
-	c.Network().Cut("broker-a/0", "broker-a/2") // what Drop has held back would come later
+	links(t, c).Cut("broker-a/0", "broker-a/2") // what Drop has held back would come later
 	if lonely {
 		_, err := p.SendTo(t.Context(), queue("T", "broker-a", 0), &pocketmq.Message{Topic: "T", Body: []byte("lonely"), NoWait: true})
 		require.NoError(t, err)
@@ -119,10 +119,10 @@ func electedInVain(t *testing.T, lonely bool) {
 	synctest.Wait()
 	before := logFolders(c, 1)
 	require.NoError(t, c.Kill("broker-a", 0))
-	c.Network().HealAll()
-	c.Network().Delay("controller/broker-a", "broker-a/1", 100*time.Millisecond)
+	links(t, c).HealAll()
+	links(t, c).Delay("controller/broker-a", "broker-a/1", 100*time.Millisecond)
 	if !lonely {
-		c.Network().Drop("controller/broker-a", "broker-a/2") // it does not promise in time
+		links(t, c).Drop("controller/broker-a", "broker-a/2") // it does not promise in time
 	}
 	soon := func(what string, f func() bool) {
 		for begun := time.Now(); !f(); time.Sleep(10 * time.Millisecond) {
@@ -133,12 +133,12 @@ func electedInVain(t *testing.T, lonely bool) {
 		state, err := os.ReadFile(filepath.Join(filepath.Dir(c.Broker("broker-a", 1).Dir()), "controller", "broker-a.json"))
 		return err == nil && strings.Contains(string(state), `"pending":1`)
 	})
-	c.Network().CutOneWay("broker-a/1", "controller/broker-a")
+	links(t, c).CutOneWay("broker-a/1", "controller/broker-a")
 	soon("its epoch begins", func() bool { return logFolders(c, 1) > before })
-	c.Network().Drop("controller/broker-a", "broker-a/1")
-	c.Network().Heal("controller/broker-a", "broker-a/2")
+	links(t, c).Drop("controller/broker-a", "broker-a/1")
+	links(t, c).Heal("controller/broker-a", "broker-a/2")
 	soon("another one is elected", func() bool { return c.Broker("broker-a", 2).Role() == pocketmq.RoleMaster })
-	c.Network().HealAll()
+	links(t, c).HealAll()
 	require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
 	inSync(t, c, 2)
 	replicated(t, p, 3, 1)
@@ -164,7 +164,7 @@ func TestAReplicaFindsItsControllerAgainAfterABlackHole(t *testing.T) {
 					require.NoError(t, c.KillController("broker-a")) // they dial
 				}
 				for id := range 3 {
-					c.Network().Drop("controller/broker-a", "broker-a/"+strconv.Itoa(id))
+					links(t, c).Drop("controller/broker-a", "broker-a/"+strconv.Itoa(id))
 				}
 				if killed {
 					require.NoError(t, c.KillController("broker-a"))
@@ -172,7 +172,7 @@ func TestAReplicaFindsItsControllerAgainAfterABlackHole(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				require.NoError(t, c.RestartController(t.Context(), "broker-a"))
 				time.Sleep(10 * time.Second)
-				c.Network().HealAll()
+				links(t, c).HealAll()
 				time.Sleep(7 * time.Second) // LeaseExpire and two LeaseRenew
 				replicated(t, producer(t, c, pocketmq.ProducerConfig{}), 0, 1)
 				inSync(t, c, 2)

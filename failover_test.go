@@ -83,14 +83,14 @@ func TestALinkToTheControllerThatWasSilentIsMadeAnew(t *testing.T) {
 				p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: 30 * time.Second, Retries: 30})
 				replicated(t, p, 0, 10)
 				for id := range 3 {
-					c.Network().Drop("controller/broker-a", fmt.Sprint("broker-a/", id))
+					links(t, c).Drop("controller/broker-a", fmt.Sprint("broker-a/", id))
 				}
 				for id := range int64(3) { // they dial into nothing
 					require.NoError(t, c.Kill("broker-a", id))
 					require.NoError(t, c.Restart(t.Context(), "broker-a", id))
 				}
 				time.Sleep(silent)
-				c.Network().HealAll()
+				links(t, c).HealAll()
 				healed := time.Now()
 				inTheEnd(t, p, 10)
 				assert.LessOrEqual(t, time.Since(healed), 15*time.Second)
@@ -136,7 +136,7 @@ func TestAMasterThatIsCutOffSaysSo(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}})
 		time.Sleep(time.Second)
 		for _, other := range []string{"broker-a/1", "broker-a/2", "controller/broker-a"} {
-			c.Network().Drop("broker-a/0", other)
+			links(t, c).Drop("broker-a/0", other)
 		}
 		time.Sleep(10 * time.Second)
 		st := c.Broker("broker-a", 0).Status()
@@ -144,7 +144,7 @@ func TestAMasterThatIsCutOffSaysSo(t *testing.T) {
 		assert.False(t, st.Writable)
 		assert.Contains(t, st.Reason, "not the master any more, or cannot be sure of it")
 		assert.Positive(t, masterOf(c))
-		c.Network().HealAll()
+		links(t, c).HealAll()
 		time.Sleep(20 * time.Second)
 		assert.Equal(t, pocketmq.RoleSlave, c.Broker("broker-a", 0).Role())
 	})

@@ -201,7 +201,7 @@ func TestHA03_OffsetsBeyondTheLogOfTheNewMasterAreLowered(t *testing.T) {
 				p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: 30 * time.Second, Retries: 30})
 				replicated(t, p, 0, 90)
 				time.Sleep(20 * time.Second) // offsets are committed and copied
-				c.Network().Drop("broker-a/0", "broker-a/1")
+				links(t, c).Drop("broker-a/0", "broker-a/1")
 				replicated(t, p, 90, 10)
 				time.Sleep(30 * time.Second) // the slave is not in sync any more
 				require.Len(t, before.bodies(), 100)
@@ -212,7 +212,7 @@ func TestHA03_OffsetsBeyondTheLogOfTheNewMasterAreLowered(t *testing.T) {
 				require.True(t, err)
 				require.Equal(t, int64(100), committed.Queues[0].Committed)
 				require.NoError(t, c.Kill("broker-a", 0))
-				c.Network().HealAll()
+				links(t, c).HealAll()
 				time.Sleep(10 * time.Second)
 				require.Equal(t, int64(-1), masterOf(c), "nobody is elected who lacks what was in sync")
 				now = &after
@@ -305,7 +305,7 @@ func TestHA06_OnlyWholeRecordsAreReadFromASlave(t *testing.T) {
 			}
 		}
 		time.Sleep(4 * time.Second) // topics have been copied
-		c.Network().Delay("broker-a/0", "broker-a/1", 20*time.Millisecond)
+		links(t, c).Delay("broker-a/0", "broker-a/1", 20*time.Millisecond)
 		for i := range 20 {
 			_, err := p.SendTo(t.Context(), queue("T", "broker-a", 0), text("T", "%s", body(i)))
 			require.NoError(t, err)
@@ -315,11 +315,11 @@ func TestHA06_OnlyWholeRecordsAreReadFromASlave(t *testing.T) {
 		for i := 20; i < 30; i++ {
 			done := sendAsync(t, p, text("T", "%s", body(i)))
 			time.Sleep(time.Duration(5*i-90) * time.Millisecond)
-			c.Network().Cut("broker-a/0", "broker-a/1")
+			links(t, c).Cut("broker-a/0", "broker-a/1")
 			whole(contentAt(t, c, 1))
 			time.Sleep(100 * time.Millisecond)
-			c.Network().Heal("broker-a/0", "broker-a/1")
-			c.Network().Delay("broker-a/0", "broker-a/1", 20*time.Millisecond)
+			links(t, c).Heal("broker-a/0", "broker-a/1")
+			links(t, c).Delay("broker-a/0", "broker-a/1", 20*time.Millisecond)
 			require.NoError(t, <-done)
 		}
 		synctest.Wait() // what is confirmed becomes readable a moment after the answer
@@ -344,14 +344,14 @@ func TestHA08_EachQueueOffsetNamesOneMessage(t *testing.T) {
 			p := producer(t, c, pocketmq.ProducerConfig{})
 			replicated(t, p, 0, 8)
 			synctest.Wait()
-			c.Network().Drop("broker-a/0", "broker-a/1")
+			links(t, c).Drop("broker-a/0", "broker-a/1")
 			replicated(t, p, 8, 2)
 			require.NoError(t, c.Kill("broker-a", 0))
 			require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
 			r, err := producer(t, c, pocketmq.ProducerConfig{}).SendTo(t.Context(), queue("T", "broker-a", 0), text("T", "10"))
 			require.NoError(t, err)
 			assert.Equal(t, int64(10), r.QueueOffset, "a crash of the process takes nothing back")
-			c.Network().HealAll()
+			links(t, c).HealAll()
 			assert.Equal(t, counted(11), logsAgree(t, c, 30*time.Second))
 		})
 	})
@@ -362,10 +362,10 @@ func TestHA08_EachQueueOffsetNamesOneMessage(t *testing.T) {
 			p := producer(t, c, pocketmq.ProducerConfig{})
 			replicated(t, p, 0, 8)
 			synctest.Wait()
-			c.Network().Drop("broker-a/0", "broker-a/1")
+			links(t, c).Drop("broker-a/0", "broker-a/1")
 			replicated(t, p, 8, 2) // asynchronous: that is no promise
 			require.Equal(t, int64(1), killAndElect(t, c))
-			c.Network().HealAll()
+			links(t, c).HealAll()
 			r, err := producer(t, c, pocketmq.ProducerConfig{}).SendTo(t.Context(), queue("T", "broker-a", 0), text("T", "new"))
 			require.NoError(t, err)
 			assert.Equal(t, int64(8), r.QueueOffset)

@@ -69,20 +69,20 @@ func TestNameServersMayBeLostInAnyWay(t *testing.T) {
 			},
 		},
 		"cut off": {
-			func(_ *testing.T, c *pocketmq.Cluster, i int) { c.Network().Cut(node(i), "*") },
-			func(_ *testing.T, c *pocketmq.Cluster, _ int) { c.Network().HealAll() },
+			func(t *testing.T, c *pocketmq.Cluster, i int) { links(t, c).Cut(node(i), "*") },
+			func(t *testing.T, c *pocketmq.Cluster, _ int) { links(t, c).HealAll() },
 		},
 		"black hole": {
-			func(_ *testing.T, c *pocketmq.Cluster, i int) { c.Network().Drop(node(i), "*") },
-			func(_ *testing.T, c *pocketmq.Cluster, _ int) { c.Network().HealAll() },
+			func(t *testing.T, c *pocketmq.Cluster, i int) { links(t, c).Drop(node(i), "*") },
+			func(t *testing.T, c *pocketmq.Cluster, _ int) { links(t, c).HealAll() },
 		},
 		"hears nothing": {
-			func(_ *testing.T, c *pocketmq.Cluster, i int) { c.Network().CutOneWay("*", node(i)) },
-			func(_ *testing.T, c *pocketmq.Cluster, _ int) { c.Network().HealAll() },
+			func(t *testing.T, c *pocketmq.Cluster, i int) { links(t, c).CutOneWay("*", node(i)) },
+			func(t *testing.T, c *pocketmq.Cluster, _ int) { links(t, c).HealAll() },
 		},
 		"says nothing": {
-			func(_ *testing.T, c *pocketmq.Cluster, i int) { c.Network().CutOneWay(node(i), "*") },
-			func(_ *testing.T, c *pocketmq.Cluster, _ int) { c.Network().HealAll() },
+			func(t *testing.T, c *pocketmq.Cluster, i int) { links(t, c).CutOneWay(node(i), "*") },
+			func(t *testing.T, c *pocketmq.Cluster, _ int) { links(t, c).HealAll() },
 		},
 		"restarted empty": {
 			func(t *testing.T, c *pocketmq.Cluster, i int) {
@@ -138,23 +138,23 @@ func TestRolesConvergeAtNameServersThatMissedAFailover(t *testing.T) {
 		end   func(t *testing.T, c *pocketmq.Cluster)
 	}{
 		"black hole": {
-			func(_ *testing.T, c *pocketmq.Cluster) { c.Network().Drop("ns-2", "*") },
-			func(_ *testing.T, c *pocketmq.Cluster) { c.Network().HealAll() },
+			func(t *testing.T, c *pocketmq.Cluster) { links(t, c).Drop("ns-2", "*") },
+			func(t *testing.T, c *pocketmq.Cluster) { links(t, c).HealAll() },
 		},
 		"cut off": {
-			func(_ *testing.T, c *pocketmq.Cluster) { c.Network().Cut("ns-2", "*") },
-			func(_ *testing.T, c *pocketmq.Cluster) { c.Network().HealAll() },
+			func(t *testing.T, c *pocketmq.Cluster) { links(t, c).Cut("ns-2", "*") },
+			func(t *testing.T, c *pocketmq.Cluster) { links(t, c).HealAll() },
 		},
 		"away": {
 			func(t *testing.T, c *pocketmq.Cluster) { require.NoError(t, c.KillNameServer(2)) },
 			func(t *testing.T, c *pocketmq.Cluster) { require.NoError(t, c.RestartNameServer(t.Context(), 2)) },
 		},
 		"does not hear the two that stay": {
-			func(_ *testing.T, c *pocketmq.Cluster) {
-				c.Network().CutOneWay("broker-a/1", "ns-2")
-				c.Network().CutOneWay("broker-a/2", "ns-2")
+			func(t *testing.T, c *pocketmq.Cluster) {
+				links(t, c).CutOneWay("broker-a/1", "ns-2")
+				links(t, c).CutOneWay("broker-a/2", "ns-2")
 			},
-			func(_ *testing.T, c *pocketmq.Cluster) { c.Network().HealAll() },
+			func(t *testing.T, c *pocketmq.Cluster) { links(t, c).HealAll() },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -198,9 +198,9 @@ func TestRolesConvergeAtNameServersThatMissedAFailover(t *testing.T) {
 func TestWhatANameServerMissedIsThereOneRegistrationLater(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{NameServers: 3, Topics: map[string]int{"S": 1}})
-		c.Network().Drop("ns-1", "broker-a/0")
+		links(t, c).Drop("ns-1", "broker-a/0")
 		require.NoError(t, c.Admin().CreateTopic(t.Context(), pocketmq.TopicConfig{Name: "T", ReadQueues: 1}))
-		c.Network().HealAll()
+		links(t, c).HealAll()
 		require.NoError(t, c.Admin().CreateTopic(t.Context(), pocketmq.TopicConfig{Name: "U", ReadQueues: 1}))
 		time.Sleep(31 * time.Second)
 		_, routes := nameServersSay(t, c)

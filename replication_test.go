@@ -91,13 +91,13 @@ func TestSyncReplicationWaitsForASlave(t *testing.T) {
 		assert.Zero(t, took)
 
 		// One of two slaves is enough.
-		c.Network().Drop("broker-a/0", "broker-a/1")
+		links(t, c).Drop("broker-a/0", "broker-a/1")
 		_, took, err = send()
 		require.NoError(t, err)
 		assert.Zero(t, took)
 
 		// Nobody answers: stored, and the result comes with the error.
-		c.Network().Drop("broker-a/0", "broker-a/2")
+		links(t, c).Drop("broker-a/0", "broker-a/2")
 		r, took, err = send()
 		require.ErrorIs(t, err, pocketmq.ErrFlushSlaveTimeout)
 		require.NotNil(t, r)
@@ -122,7 +122,7 @@ func TestSyncReplicationWaitsForASlave(t *testing.T) {
 		// Nobody follows any more: the master knows, and nobody has to wait for that.
 		require.NoError(t, c.Kill("broker-a", 1))
 		require.NoError(t, c.Kill("broker-a", 2))
-		c.Network().HealAll()
+		links(t, c).HealAll()
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		r, took, err = send()

@@ -102,11 +102,11 @@ func TestHA04_WhatWasConsumedAtASlaveIsNotConsumedAgainWhenTheMasterIsBack(t *te
 				require.Equal(t, int64(40), committedOn(c, 0, "g"))
 
 				// 60 more, which the consumer does not get before the master is gone.
-				c.Network().Cut(id, "broker-a/0")
+				links(t, c).Cut(id, "broker-a/0")
 				replicated(t, p, 40, 60)
 				caughtUp(t, c, 1)
 				require.NoError(t, c.Kill("broker-a", 0))
-				c.Network().HealAll()
+				links(t, c).HealAll()
 				time.Sleep(7 * time.Second) // a pull that fails looks for a newer route, the next one uses it
 				synctest.Wait()
 				require.True(t, once(t, &in, 100), "consumed from the slave")
@@ -139,7 +139,7 @@ func TestASlaveThatIsBehindMakesNobodyGoBack(t *testing.T) {
 				replicated(t, p, 0, 90)
 				time.Sleep(4 * time.Second) // topics were copied
 				caughtUp(t, c, 1)
-				c.Network().Drop("broker-a/0", "broker-a/1")
+				links(t, c).Drop("broker-a/0", "broker-a/1")
 				replicated(t, p, 90, 10)
 				read(t, c, &in)
 				synctest.Wait()
@@ -148,7 +148,7 @@ func TestASlaveThatIsBehindMakesNobodyGoBack(t *testing.T) {
 				time.Sleep(2 * time.Minute) // it waits at the slave, for what that does not have
 				assert.True(t, once(t, &in, 100))
 
-				c.Network().HealAll()
+				links(t, c).HealAll()
 				require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
 				time.Sleep(40 * time.Second)
 				replicated(t, p, 100, 10)
@@ -290,12 +290,12 @@ func TestBroadcastGoesOnAtASlave(t *testing.T) {
 		}
 		time.Sleep(6 * time.Second)
 		for _, id := range ids {
-			c.Network().Cut(id, "broker-a/0")
+			links(t, c).Cut(id, "broker-a/0")
 		}
 		replicated(t, p, 40, 60)
 		caughtUp(t, c, 1)
 		require.NoError(t, c.Kill("broker-a", 0))
-		c.Network().HealAll()
+		links(t, c).HealAll()
 		time.Sleep(7 * time.Second)
 		require.Len(t, in.bodies(), 200)
 		require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
@@ -316,11 +316,11 @@ func TestWhoConsumesInOrderWaitsForTheMaster(t *testing.T) {
 		replicated(t, p, 0, 40)
 		id := consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Orderly: true, Subscriptions: all("T"), From: pocketmq.FromFirstOffset, Handler: in.handler("g")}).ClientID()
 		time.Sleep(6 * time.Second)
-		c.Network().Cut(id, "broker-a/0")
+		links(t, c).Cut(id, "broker-a/0")
 		replicated(t, p, 40, 60)
 		caughtUp(t, c, 1)
 		require.NoError(t, c.Kill("broker-a", 0))
-		c.Network().HealAll()
+		links(t, c).HealAll()
 		time.Sleep(31 * time.Second) // its lock is too old
 		seen := len(in.bodies())
 		time.Sleep(2 * time.Minute)

@@ -261,7 +261,8 @@ func TestOneConnectionTooManyEndsOneThatSaysNothing(t *testing.T) {
 		later := raw()
 		require.NoError(t, alive(later))
 		assert.Error(t, alive(half))
-		assert.Error(t, alive(raw()), "all others have said something")
+		require.NoError(t, alive(talker))
+		assert.Error(t, alive(raw()), "all others have said something, and not long ago")
 		for _, conn := range []net.Conn{talker, late, later} {
 			require.NoError(t, alive(conn))
 			require.NoError(t, conn.Close())
@@ -270,6 +271,94 @@ func TestOneConnectionTooManyEndsOneThatSaysNothing(t *testing.T) {
 		assert.Empty(t, lis.openSessions())
 		assert.Zero(t, lis.evicted)
 		require.NoError(t, errors.Join(lis.Close(), silent.Close(), half.Close()))
+	})
+}
+
+func TestOneConnectionTooManyEndsTheOneThatWasIdleLongest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var commits atomic.Int64
+		lis, raw := limited(t, &fakeBroker{
+			pull: func(ctx context.Context, _ *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			},
+			maximum: func(context.Context, *protocol.GetMaxOffsetRequest) (*protocol.GetMaxOffsetResponse, error) {
+				<-release
+				return &protocol.GetMaxOffsetResponse{}, nil
+			},
+			commit: func(context.Context, *protocol.UpdateConsumerOffsetRequest) (*protocol.UpdateConsumerOffsetResponse, error) {
+				commits.Add(1)
+				<-release
+				return &protocol.UpdateConsumerOffsetResponse{}, nil
+			},
+		}, func(l *limits) { l.conns = 7 })
+		alive := func(conn net.Conn) error {
+			write(t, conn, getMinOffset().request(&protocol.GetMinOffsetRequest{Topic: "T"}))
+			_, err := Read(conn)
+			return err
+		}
+		open := func() net.Conn {
+			conn := raw()
+			require.NoError(t, alive(conn))
+			return conn
+		}
+		// What is not idle, though nothing has come for long.
+		registered := open()
+		write(t, registered, heartbeat().request(&protocol.HeartbeatRequest{ClientID: "c"}))
+		_, err := Read(registered)
+		require.NoError(t, err)
+		holding, asking, committing, sending := open(), open(), open(), open()
+		write(t, holding, pullMessage().request(&protocol.PullMessageRequest{Group: "G", Topic: "T"}))
+		write(t, asking, getMaxOffset().request(&protocol.GetMaxOffsetRequest{Topic: "T"}))
+		write(t, committing, updateConsumerOffset().request(&protocol.UpdateConsumerOffsetRequest{Group: "G", Topic: "T", Oneway: true}))
+		large, err := sendMessage().request(&protocol.SendMessageRequest{Topic: "T", Body: make([]byte, 2*readBuffer)}).Append(nil)
+		require.NoError(t, err)
+		_, err = sending.Write(large[:readBuffer])
+		require.NoError(t, err)
+		synctest.Wait()
+		require.EqualValues(t, 1, commits.Load())
+		time.Sleep(time.Second)
+		first := open()
+		time.Sleep(time.Second)
+		second := open()
+		require.NoError(t, alive(first))
+		assert.Error(t, alive(raw()), "all were used just now")
+		time.Sleep(evictRest)
+		require.NoError(t, alive(first))
+
+		third := raw()
+		require.NoError(t, alive(third))
+		assert.Error(t, alive(second), "it was idle for longest, the first is older")
+		silent := raw()
+		synctest.Wait()
+		assert.Error(t, alive(silent), "all were used just now")
+		time.Sleep(evictRest)
+		silent = raw()
+		synctest.Wait()
+		assert.Error(t, alive(first))
+		fourth := raw()
+		require.NoError(t, alive(fourth))
+		assert.Error(t, alive(silent), "whoever has said nothing goes first")
+
+		close(release)
+		for _, conn := range []net.Conn{registered, committing, third, fourth} {
+			require.NoError(t, alive(conn))
+		}
+		f, err := Read(asking)
+		require.NoError(t, err)
+		assert.EqualValues(t, protocol.Success, f.Code)
+		_, err = sending.Write(large[readBuffer:])
+		require.NoError(t, err)
+		_, err = Read(sending)
+		require.NoError(t, err)
+		for _, conn := range []net.Conn{registered, holding, asking, committing, sending, first, second, third, fourth, silent} {
+			require.NoError(t, conn.Close())
+		}
+		synctest.Wait()
+		assert.Empty(t, lis.openSessions())
+		assert.Zero(t, lis.evicted)
+		require.NoError(t, lis.Close())
 	})
 }
 

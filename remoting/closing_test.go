@@ -3,9 +3,11 @@ package remoting
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pocketmq/pocketmq/internal/pipenet"
 	"github.com/pocketmq/pocketmq/protocol"
 )
 
@@ -154,5 +157,106 @@ func TestAnswersOfClientsAreBounded(t *testing.T) {
 		}
 		assert.EqualValues(t, 3, asked.Load())
 		require.NoError(t, errors.Join(c.Close(), lis.Close()))
+	})
+}
+
+// hungUp is a client's connection whose other side says something and is gone: a
+// write fails, and what was said is read after that. It does not say more, or that
+// it is over, until it is closed or nobody waits any longer.
+type hungUp struct {
+	net.Conn
+	writes int
+	failed chan struct{} // closed by the second write
+}
+
+func (c *hungUp) Write(b []byte) (int, error) {
+	if c.writes++; c.writes == 1 {
+		return c.Conn.Write(b)
+	}
+	close(c.failed)
+	return 0, syscall.EPIPE
+}
+
+func (c *hungUp) Read(b []byte) (int, error) {
+	<-c.failed
+	return c.Conn.Read(b)
+}
+
+// pipe is a connection of a pipenet.Network.
+func pipe(t *testing.T) (near, far net.Conn) {
+	t.Helper()
+	n := pipenet.New()
+	ln, err := n.Listen(t.Context(), "127.0.0.1:0")
+	require.NoError(t, err)
+	var dial sync.WaitGroup
+	dial.Go(func() {
+		near, err = n.Dial(t.Context(), ln.Addr().String())
+		assert.NoError(t, err)
+	})
+	far, accepted := ln.Accept()
+	dial.Wait()
+	require.NoError(t, errors.Join(accepted, ln.Close()))
+	return near, far
+}
+
+func TestAnswersThatCameBeforeAWriteFailsCount(t *testing.T) {
+	for name, goodbye := range map[string]bool{"the end is seen": true, "the end is not seen": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := pipe(t)
+				c := brokerClient{newClient(&hungUp{Conn: near, failed: make(chan struct{})}, "broker", "", nil)}
+				var calls sync.WaitGroup
+				calls.Go(func() {
+					got, err := c.GetMaxOffset(t.Context(), &protocol.GetMaxOffsetRequest{Topic: "T"})
+					if assert.NoError(t, err) {
+						assert.EqualValues(t, 7, got.Offset)
+					}
+				})
+				asked, err := Read(far)
+				require.NoError(t, err)
+				answer := answerTo(asked)
+				getMaxOffset().encodeResponse(site{}, &protocol.GetMaxOffsetRequest{}, &protocol.GetMaxOffsetResponse{Offset: 7}, answer)
+				said, err := answer.Append(nil)
+				require.NoError(t, err)
+				calls.Go(func() {
+					_, err := far.Write(said)
+					assert.NoError(t, err)
+					if goodbye {
+						assert.NoError(t, far.Close())
+					}
+				})
+				synctest.Wait()
+				start := time.Now()
+				_, err = c.GetMinOffset(t.Context(), &protocol.GetMinOffsetRequest{Topic: "T"})
+				require.ErrorIs(t, err, protocol.ErrUnknownOutcome)
+				if goodbye {
+					assert.Zero(t, time.Since(start))
+				} else {
+					assert.Equal(t, unheardLimit, time.Since(start))
+				}
+				calls.Wait()
+				assert.False(t, c.Alive())
+				require.NoError(t, c.Close())
+				if !goodbye {
+					require.NoError(t, far.Close())
+				}
+			})
+		})
+	}
+}
+
+func TestNothingIsAskedOfASideThatTakesNothingMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := pipe(t)
+		c := brokerClient{newClient(&hungUp{Conn: near, writes: 1, failed: make(chan struct{})}, "broker", "", nil)}
+		go func() {
+			_, err := c.GetMinOffset(t.Context(), &protocol.GetMinOffsetRequest{Topic: "T"})
+			assert.ErrorIs(t, err, protocol.ErrUnknownOutcome)
+		}()
+		synctest.Wait()
+		assert.False(t, c.Alive())
+		_, err := c.GetMaxOffset(t.Context(), &protocol.GetMaxOffsetRequest{Topic: "T"})
+		assert.ErrorIs(t, err, protocol.ErrUnreachable)
+		require.NoError(t, errors.Join(c.Close(), far.Close()))
 	})
 }

@@ -26,6 +26,7 @@ type command[S, Q, R any] struct {
 	onFailure func(*Frame)                // what an answer without a response carries; nil: nothing
 	body      bodyKind                    // of requests
 	lasts     bool                        // see lasting
+	bound     bool                        // what it says holds until the connection ends
 }
 
 // lasting says that the command has an effect that outlives the caller: it is also
@@ -62,8 +63,8 @@ func (c *command[S, Q, R]) decode(req *Frame) (*Q, error) {
 
 // site is where a response is made.
 type site struct {
-	broker string  // the name of the broker's group; "" elsewhere
-	frames *frames // for the response
+	broker string     // the name of the broker's group; "" elsewhere
+	frames *framePool // for the response
 }
 
 // outcome is what the code of an answer means to the caller.
@@ -176,12 +177,14 @@ type row[S any] interface {
 	title() string
 	wire() []protocol.Code
 	isLasting() bool
+	binds() bool
 	serve(ctx context.Context, srv S, at site, req *Frame) *Frame
 }
 
 func (c *command[S, Q, R]) title() string         { return c.name }
 func (c *command[S, Q, R]) wire() []protocol.Code { return c.codes }
 func (c *command[S, Q, R]) isLasting() bool       { return c.lasts }
+func (c *command[S, Q, R]) binds() bool           { return c.bound }
 
 // table finds a row by code.
 type table[S any] map[protocol.Code]row[S]

@@ -2,12 +2,12 @@ package remoting
 
 import "sync"
 
-// frames are frames that are used again, with the room for their fields. Safe
+// framePool has frames that are used again, with the room for their fields. Safe
 // for concurrent use. A nil one makes a new frame each time.
-type frames struct{ pool sync.Pool }
+type framePool struct{ pool sync.Pool }
 
 // get returns an empty frame.
-func (p *frames) get() *Frame {
+func (p *framePool) get() *Frame {
 	if p == nil {
 		return new(Frame)
 	}
@@ -19,7 +19,7 @@ func (p *frames) get() *Frame {
 
 // put takes a frame back: nobody may use it any more. Its texts and its body
 // stay what they are, for whoever has them.
-func (p *frames) put(f *Frame) {
+func (p *framePool) put(f *Frame) {
 	if p == nil || cap(f.Ext) > 2*usualFields {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 func heartbeat() *command[protocol.BrokerConn, protocol.HeartbeatRequest, protocol.HeartbeatResponse] {
 	return &command[protocol.BrokerConn, protocol.HeartbeatRequest, protocol.HeartbeatResponse]{
 		name:          "Heartbeat",
+		bound:         true,
 		codes:         []protocol.Code{protocol.CodeHeartbeat},
 		method:        protocol.BrokerConn.Heartbeat,
 		encodeRequest: encodeHeartbeat,

@@ -2,6 +2,7 @@ package remoting
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -26,6 +27,8 @@ type lane struct {
 	bytes *semaphore.Weighted
 	last  chan struct{} // closed when the newest is done; nil before the first. For who adds
 	done  sync.WaitGroup
+
+	pending atomic.Int64 // those that wait for a place, have one, or are served
 }
 
 func newLane() *lane {
@@ -42,19 +45,23 @@ func newLane() *lane {
 // before there was one.
 func (n *lane) add(ctx context.Context, size int, f func()) bool {
 	bytes := int64(min(size, laneBytes))
+	n.pending.Add(1)
 	if n.bytes.Acquire(ctx, bytes) != nil {
+		n.pending.Add(-1)
 		return false
 	}
 	done := make(chan struct{})
 	select {
 	case n.work <- func() {
 		defer close(done)
+		defer n.pending.Add(-1)
 		defer n.bytes.Release(bytes)
 		f()
 	}:
 		n.last = done
 		return true
 	case <-ctx.Done():
+		n.pending.Add(-1)
 		return false
 	}
 }
@@ -177,7 +184,7 @@ func (c *calls) leave(t *task) {
 // answer writes an answer, which nobody may use any more. One that no frame can hold becomes an error.
 func (c *calls) answer(f *Frame, later bool) {
 	err := c.link.add(c.link.ctx, f, later)
-	if err != nil && c.link.alive() {
+	if errors.Is(err, ErrBadFrame) { // else nothing can be written any more
 		short := &Frame{Flag: f.Flag, Opaque: f.Opaque, Serialize: f.Serialize, Language: f.Language, Version: f.Version, Code: int32(protocol.SystemError), Remark: err.Error()}
 		_ = c.link.send(c.link.ctx, short) // The link is over, or somebody will end it.
 	}

@@ -43,9 +43,11 @@ type link struct {
 	stream  net.Conn // conn, or TLS over it; fixed before the first frame
 	idle    time.Duration
 	leaving atomic.Bool  // last is set
+	deaf    atomic.Bool  // the other side takes nothing more: nothing is written; set with mu
 	active  atomic.Int64 // when the last whole frame crossed, in ns since begun
 	begun   time.Time
 	heard   atomic.Bool // a whole frame has come
+	coming  atomic.Bool // some of a large one has
 
 	// Of who has the right to read.
 	right   right
@@ -73,7 +75,6 @@ type link struct {
 	ended      time.Duration // when, since begun
 	last       bool          // the link ends once out is written
 	goodbye    time.Time     // and by then; set with last
-	deaf       bool          // the other side takes nothing more: nothing is written
 	out        []byte        // frames that wait to be written
 	added      int           // how many these are
 	single     int           // writes in a row that had one frame each
@@ -88,7 +89,7 @@ type link struct {
 	waiting    map[int32]chan *Frame
 	unanswered int // requests that were asked and not answered, awaited or not
 
-	frames  frames
+	frames  framePool
 	answers sync.Pool // of chan *Frame: empty, and nobody has them
 	timers  sync.Pool // of *time.Timer: stopped
 	loops   sync.WaitGroup
@@ -168,16 +169,33 @@ func (l *link) finish(limit time.Duration) {
 	}
 }
 
-func (l *link) alive() bool { return l.ctx.Err() == nil }
+// alive reports whether something can be written.
+func (l *link) alive() bool { return l.ctx.Err() == nil && !l.deaf.Load() }
 
 // quiet reports whether for d no whole frame has crossed and none is awaited.
 func (l *link) quiet(d time.Duration) bool {
-	if time.Since(l.begun)-time.Duration(l.active.Load()) < d {
+	if l.rested() < d {
 		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.waiting) == 0 && len(l.out) == 0
+}
+
+// rested is for how long no whole frame has crossed.
+func (l *link) rested() time.Duration {
+	return time.Since(l.begun) - time.Duration(l.active.Load())
+}
+
+// busy reports whether an answer is awaited, a frame is to be written, or a large
+// one is coming.
+func (l *link) busy() bool {
+	if l.coming.Load() {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting) > 0 || len(l.out) > 0 || l.writing > 0
 }
 
 func (l *link) touch() { l.active.Store(int64(time.Since(l.begun))) }

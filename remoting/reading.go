@@ -117,6 +117,7 @@ func (l *link) next(charge func(int) (*lease, error)) (f *Frame, taken *lease, e
 	if _, err := l.in.Discard(4); err != nil {
 		return nil, nil, err
 	}
+	l.coming.Store(true)
 	b, err := readPieces(l.in, n, first, func() (err error) {
 		if charge == nil {
 			return nil
@@ -131,6 +132,8 @@ func (l *link) next(charge func(int) (*lease, error)) (f *Frame, taken *lease, e
 		return nil
 	})
 	l.large = nil
+	l.touch() // it has rested for long, perhaps
+	l.coming.Store(false)
 	if err == nil {
 		f = l.frames.get()
 		err = f.parse(b, true)

@@ -35,6 +35,7 @@ func (f *Frame) putBroker(cluster, name string, id int64, addr string) {
 func registerBroker() *command[protocol.NameServerConn, protocol.RegisterBrokerRequest, protocol.RegisterBrokerResponse] {
 	return &command[protocol.NameServerConn, protocol.RegisterBrokerRequest, protocol.RegisterBrokerResponse]{
 		name:          "RegisterBroker",
+		bound:         true,
 		codes:         []protocol.Code{protocol.CodeRegisterBroker},
 		method:        protocol.NameServerConn.RegisterBroker,
 		encodeRequest: encodeRegistration,

@@ -31,7 +31,7 @@ import (
 // which no whole frame has come holds about 10 KiB, one with TLS 50 KiB more.
 type limits struct {
 	idle       time.Duration
-	conns      int   // connections; for one more the oldest that has said nothing is closed, or the new one
+	conns      int   // connections; for one more another is closed, see evict, or the new one
 	connServed int   // requests of a connection that are served or whose answers wait to be written; then it is not read, nor is its end noticed
 	ownServed  int   // requests of a connection that need no place among served
 	served     int   // requests of all connections that are served, beyond their own; then nobody's are
@@ -188,7 +188,11 @@ func (l *listener[S]) open(conn net.Conn) {
 	refused := full && !l.evict()
 	s := &session[S]{l: l, link: newLink(conn, l.limits.idle)}
 	s.link.backlog = &l.answers
-	if !refused {
+	s.at = site{broker: l.at.broker, frames: &s.link.frames}
+	s.calls = newCalls(l.ctx, s.link, l.workers, l.limits.connServed, l.limits.ownServed, l.served)
+	s.pulls = newCalls(s.link.reader, s.link, l.workers, l.limits.connHeld, l.limits.ownHeld, l.held)
+	s.here = newHere()
+	if !refused { // from now on Drain may find it
 		l.mu.Lock()
 		if refused = l.closed; !refused {
 			l.sessions[s] = struct{}{}
@@ -199,33 +203,47 @@ func (l *listener[S]) open(conn net.Conn) {
 		s.link.end(nil)
 		return
 	}
-	s.at = site{broker: l.at.broker, frames: &s.link.frames}
 	s.lane = newLane()
-	s.calls = newCalls(l.ctx, s.link, l.workers, l.limits.connServed, l.limits.ownServed, l.served)
-	s.pulls = newCalls(s.link.reader, s.link, l.workers, l.limits.connHeld, l.limits.ownHeld, l.held)
-	s.here = newHere()
 	s.link.start(service{begin: s.begin, charge: s.charge, request: s.request, late: func() { s.here.took(overdue) }, done: s.end})
 }
 
-// evict ends the oldest session of which no whole frame has come. It is false
-// when there is none.
+// evictRest is how long a session that has said something must have been idle
+// before it is ended for another one: one that was just used is about to be again.
+const evictRest = time.Second
+
+// evict ends a session for a new one: the oldest of which no whole frame has come,
+// or else that which has been idle for longest and is not missed, as its client
+// dials again. It is false when there is none.
 func (l *listener[S]) evict() bool {
+	var silent, idle *session[S]
+	var rest time.Duration // of idle
 	l.mu.Lock()
-	var oldest *session[S]
 	for s := range l.sessions {
-		if !s.evicted && !s.link.heard.Load() && (oldest == nil || s.link.begun.Before(oldest.link.begun)) {
-			oldest = s
+		switch {
+		case s.evicted:
+		case !s.link.heard.Load():
+			if silent == nil || s.link.begun.Before(silent.link.begun) {
+				silent = s
+			}
+		case silent == nil && !s.bound.Load():
+			if has := s.link.rested(); has >= evictRest && has > rest && !s.busy() {
+				idle, rest = s, has
+			}
 		}
 	}
-	if oldest != nil {
-		oldest.evicted = true
+	gone := silent
+	if gone == nil {
+		gone = idle
+	}
+	if gone != nil {
+		gone.evicted = true
 		l.evicted++
 	}
 	l.mu.Unlock()
-	if oldest == nil {
+	if gone == nil {
 		return false
 	}
-	oldest.link.end(errEvicted)
+	gone.link.end(errEvicted)
 	return true
 }
 
@@ -234,8 +252,7 @@ func (l *listener[S]) evict() bool {
 // wait as long at most.
 const commitLimit = 5 * time.Second
 
-// errEvicted is the end of a connection that had said nothing when there were
-// too many.
+// errEvicted is the end of a connection that did nothing when there were too many.
 var errEvicted = errors.New("too many connections")
 
 // cutSlowest ends the session whose write has lasted longest, of those that
@@ -274,8 +291,9 @@ type session[S serverConn] struct {
 	remote    netip.AddrPort // where it comes from; set by begin
 	peer      *peer          // set by begin
 	srv       S
-	connected bool // there is an srv; of who has the right to read
-	evicted   bool // guarded by l.mu
+	connected bool        // there is an srv; of who has the right to read
+	evicted   bool        // guarded by l.mu
+	bound     atomic.Bool // a command with bound has come
 	at        site
 	lane      *lane
 	calls     *calls
@@ -345,6 +363,9 @@ func (s *session[S]) request(f *Frame, taken *lease) bool {
 		return true
 	}
 	s.connect(f)
+	if row.binds() {
+		s.bound.Store(true)
+	}
 	switch f.Code {
 	case int32(protocol.CodePullMessage), codeLitePullMessage:
 		taken.release()
@@ -402,6 +423,12 @@ func (s *session[S]) request(f *Frame, taken *lease) bool {
 
 // only reports whether a command would only answer, and nobody reads answers any more.
 func (s *session[S]) only(row row[S]) bool { return !row.isLasting() && s.link.reader.Err() != nil }
+
+// busy reports whether something of the session is under way. It may be asked for a
+// session of which a whole frame has come.
+func (s *session[S]) busy() bool {
+	return len(s.calls.places) > 0 || len(s.pulls.places) > 0 || s.lane.pending.Load() > 0 || s.link.busy()
+}
 
 // serve serves f under ctx when it is its turn, and takes the frame back. Its caller
 // may cancel it from now on.

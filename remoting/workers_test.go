@@ -96,13 +96,13 @@ func TestCallsThatShareFramesDoNotMix(t *testing.T) {
 }
 
 func TestAFrameThatIsUsedAgainIsEmpty(t *testing.T) {
-	var p frames
+	var p framePool
 	f := &Frame{Code: 1, Opaque: 2, Flag: FlagOneway, Remark: "r", Body: []byte("b"), Serialize: Binary, Ext: Fields{{"a", "b"}}, parts: [][]byte{{1}}}
 	ext := f.Ext
 	p.put(f)
 	assert.Equal(t, &Frame{Ext: Fields{}}, f)
 	assert.Equal(t, Fields{{}}, ext, "its texts are let go")
-	var none *frames
+	var none *framePool
 	none.put(f)
 	assert.Equal(t, &Frame{}, none.get())
 }

@@ -30,7 +30,7 @@ func (l *link) add(ctx context.Context, f *Frame, later bool) error {
 // roomLocked waits, unlocked, until there is room for a frame, or nothing is written
 // any more. Meanwhile size bytes of the caller's count as waiting, too.
 func (l *link) roomLocked(ctx context.Context, size int) error {
-	for !l.over && !l.last && !l.deaf && len(l.out) > maxPending {
+	for !l.over && !l.last && !l.deaf.Load() && len(l.out) > maxPending {
 		if l.room == nil {
 			l.room = make(chan struct{})
 		}
@@ -82,7 +82,7 @@ func (l *link) trySend(f *Frame) error {
 // addLocked adds a frame of about a size, and unlocks.
 func (l *link) addLocked(f *Frame, size int, later bool) (err error) {
 	switch {
-	case l.over || l.last || l.deaf:
+	case l.over || l.last || l.deaf.Load():
 		err = errLinkEnded
 	case l.node != "" && !f.Response():
 		f.Ext = append(f.Ext, Field{fieldNode, l.node})
@@ -169,7 +169,7 @@ func (l *link) takeLocked() []byte {
 // b. It is true when there is more to do.
 func (l *link) wroteLocked(b []byte, n int) (more bool) {
 	l.writing = 0
-	if rest := b[n:]; len(rest) > 0 && !l.over && !l.deaf {
+	if rest := b[n:]; len(rest) > 0 && !l.over && !l.deaf.Load() {
 		l.out = append(rest, l.out...)
 		l.added++
 	} else if cap(b) <= maxSpare {
@@ -229,19 +229,32 @@ func (l *link) farewell(err error) error {
 	return err
 }
 
+// unheardLimit is how long a client goes on reading that cannot write any more. What
+// has come by then lies here: to read it takes no time.
+const unheardLimit = time.Second
+
 // unheard goes on without writing, after a write that failed because the other
 // side has closed the connection: what it had said before that still lies here to
-// be read, and a server does of it what has an effect. The reading goroutine finds
-// the end behind that. It is false for a link that has to end now: that of a client,
-// which asks and needs answers, and one whose other side is only slow.
+// be read. A server does of it what has an effect, a client takes its answers. The
+// reading goroutine finds the end behind that. It is false for a link that has to end
+// now, as one whose other side is only slow.
 func (l *link) unheard(cause error) bool {
-	if l.backlog == nil || cause == nil || errors.Is(cause, os.ErrDeadlineExceeded) {
+	if cause == nil || errors.Is(cause, os.ErrDeadlineExceeded) {
 		return false
 	}
 	l.deafen() // before whoever waits for room goes on
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.deaf, l.out = true, nil
+	if l.backlog == nil {
+		if l.goodbye.IsZero() {
+			l.goodbye = time.Now().Add(unheardLimit)
+		}
+		if l.over || l.conn.SetReadDeadline(l.goodbye) != nil {
+			return false
+		}
+	}
+	l.deaf.Store(true)
+	l.out = nil
 	if l.room != nil {
 		close(l.room)
 		l.room = nil
