@@ -141,9 +141,10 @@ type Broker struct {
 // broker_topic.go.
 type brokerRun struct {
 	*Broker
-	addr      netip.AddrPort              // store host
-	door      *door                       // where slaves connect; nil when none can
-	stored    atomic.Pointer[store.Store] // see store
+	addr      netip.AddrPort                // store host
+	door      *door                         // where slaves connect; nil when none can
+	stored    atomic.Pointer[store.Store]   // see store
+	changing  atomic.Pointer[chan struct{}] // closed when the reopen that began last has ended; nil before the first
 	topics    *topics.Table
 	offsets   *offsets.Table
 	groups    *groups.Registry
@@ -525,12 +526,32 @@ func (b *Broker) Addr() string {
 func (b *Broker) Dir() string { return b.cfg.Dir }
 
 // Check verifies the whole store: checksums, dense offsets, and that queues
-// and log say the same. It reads everything and may run beside traffic.
+// and log say the same. It reads everything and may run beside traffic. At a slave
+// whose log begins anew, or is cut, it waits for that.
 func (b *Broker) Check(ctx context.Context) error {
-	if err := b.life.use(); err != nil {
-		return err
+	for {
+		if err := b.life.use(); err != nil {
+			return err
+		}
+		r := b.run.Load()
+		s := r.store()
+		err := s.Check(ctx)
+		changing := r.changing.Load()
+		if !errors.Is(err, store.ErrClosed) || changing == nil {
+			return err
+		}
+		select {
+		case <-*changing:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if r.store() == s { // it could not be changed, or the broker ends
+			if ended := b.life.use(); ended != nil {
+				return ended
+			}
+			return err
+		}
 	}
-	return b.run.Load().store().Check(ctx)
 }
 
 // fenced gives what stopped a store the public sentinel: a failed write or

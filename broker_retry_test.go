@@ -43,16 +43,14 @@ var (
 )
 
 func TestASentBackMessageGoesUpTheLevelsAndThenToTheDeadLetters(t *testing.T) {
-	ofMemory(t, "its probe is silent for longer than other connections last")
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
-		conn := dial(t, c, "broker-a")
 		born := time.Now()
 		first := sendOne(t, c, &pocketmq.Message{Body: []byte("x"), Tag: "a", Keys: []string{"k1", "k2"}, Flag: 7, NoWait: true, Properties: map[string]string{"mine": "yes"}})
 		levels := pocketmq.DefaultTimings().DelayLevels
 		m := first
 		for n := 1; n <= 16; n++ {
-			require.NoError(t, back(t, conn, m, nil))
+			require.NoError(t, back(t, dial(t, c, "broker-a"), m, nil))
 			wait := levels[min(2+n, len(levels))-1]
 			sleepUntil(time.Now().Add(wait - time.Millisecond))
 			require.Len(t, rawQueue(t, c, retryQueue), n-1)
@@ -68,7 +66,7 @@ func TestASentBackMessageGoesUpTheLevelsAndThenToTheDeadLetters(t *testing.T) {
 			assert.Equal(t, "T", m.Property(message.PropRetryTopic))
 			assert.Empty(t, m.Property(message.PropWait), "what the producer did not wait for, the consumer does")
 		}
-		require.NoError(t, back(t, conn, m, nil))
+		require.NoError(t, back(t, dial(t, c, "broker-a"), m, nil))
 		dead := rawQueue(t, c, deadQueue)
 		require.Len(t, dead, 1)
 		assert.Equal(t, 17, dead[0].ReconsumeTimes)
@@ -83,18 +81,16 @@ func TestASentBackMessageGoesUpTheLevelsAndThenToTheDeadLetters(t *testing.T) {
 }
 
 func TestDR03_DeadLettersShowAtOnce(t *testing.T) {
-	ofMemory(t, "its probe is silent for longer than other connections last")
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}})
-		conn := dial(t, c, "broker-a")
 		first := sendOne(t, c, &pocketmq.Message{Body: []byte("x"), Keys: []string{"key"}})
 		once := int32(1)
 		long := func(q *protocol.ConsumerSendMsgBackRequest) { q.DelayLevel, q.MaxReconsumeTimes = 18, &once }
-		require.NoError(t, back(t, conn, first, long))
+		require.NoError(t, back(t, dial(t, c, "broker-a"), first, long))
 		sleepUntil(time.Now().Add(2 * time.Hour))
 		retried := rawQueue(t, c, retryQueue)
 		require.Len(t, retried, 1)
-		require.NoError(t, back(t, conn, retried[0], long))
+		require.NoError(t, back(t, dial(t, c, "broker-a"), retried[0], long))
 		dead := rawQueue(t, c, deadQueue)
 		require.Len(t, dead, 1)
 		assert.Equal(t, []any{"x", []string{"key"}, first.MsgID, first.OffsetMsgID, "T", "", ""},
@@ -229,12 +225,10 @@ func TestASentBackMessageIsAnsweredWhenItIsAsSafeAsAProducers(t *testing.T) {
 }
 
 func TestAnOrdinarySendToARetryTopic(t *testing.T) {
-	ofMemory(t, "its probe is silent for longer than other connections last")
 	bubble(t, func(t *testing.T) {
 		dir := t.TempDir()
 		configureGroup(t, dir, "g", func(c *protocol.GroupConfig) { c.RetryMaxTimes = 3 })
 		c := run(t, pocketmq.ClusterConfig{Dir: dir, Topics: map[string]int{"T": 1}})
-		conn := dial(t, c, "broker-a")
 		const groups = -1 // the maximum is the group's
 		send := func(group, body string, reconsume, limit int32, level int) error {
 			most := &limit
@@ -242,7 +236,7 @@ func TestAnOrdinarySendToARetryTopic(t *testing.T) {
 				most = nil
 			}
 			props := message.EncodeProperties(map[string]string{message.PropDelay: fmt.Sprint(level), message.PropRetryTopic: "T", message.PropUniqKey: "id-" + body})
-			_, err := conn.SendMessage(t.Context(), &protocol.SendMessageRequest{
+			_, err := dial(t, c, "broker-a").SendMessage(t.Context(), &protocol.SendMessageRequest{
 				ProducerGroup: "CLIENT_INNER_PRODUCER", Topic: "%RETRY%" + group, DefaultTopic: "TBW102", DefaultTopicQueues: 4, QueueID: -1, BornTime: time.Now(),
 				Properties: props, ReconsumeTimes: reconsume, MaxReconsumeTimes: most, Body: []byte(body),
 			})
@@ -265,7 +259,7 @@ func TestAnOrdinarySendToARetryTopic(t *testing.T) {
 		assert.Equal(t, 1, route.Queues[0].WriteQueues, "as the group has it, not as the client wants it")
 
 		// Members of an orderly group try again on their own.
-		locked, err := conn.LockQueues(t.Context(), &protocol.LockQueuesRequest{Group: "g", ClientID: "c", Queues: []message.Queue{queue("T", "broker-a", 0)}})
+		locked, err := dial(t, c, "broker-a").LockQueues(t.Context(), &protocol.LockQueuesRequest{Group: "g", ClientID: "c", Queues: []message.Queue{queue("T", "broker-a", 0)}})
 		require.NoError(t, err)
 		require.Len(t, locked.Locked, 1)
 		require.NoError(t, send("g", "orderly", 1, groups, 6))
@@ -275,7 +269,7 @@ func TestAnOrdinarySendToARetryTopic(t *testing.T) {
 		assert.Contains(t, bodiesOf(queueContent(t, c, retryQueue)), "no longer")
 
 		assert.ErrorIs(t, send(strings.Repeat("g", 121), "x", 0, groups, 0), &pocketmq.Error{Code: protocol.SubscriptionGroupNotExist})
-		_, err = conn.SendMessage(t.Context(), &protocol.SendMessageRequest{
+		_, err = dial(t, c, "broker-a").SendMessage(t.Context(), &protocol.SendMessageRequest{
 			ProducerGroup: "p", Topic: "%RETRY%g", BornTime: time.Now(), Body: message.AppendBatch(nil, 0, []byte("x"), ""), Batch: true,
 		})
 		assert.ErrorIs(t, err, &pocketmq.Error{Code: protocol.MessageIllegal})

@@ -74,6 +74,9 @@ func (r *brokerRun) reopen(ctx context.Context, change func(*store.Config) error
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	done := make(chan struct{})
+	defer close(done)
+	r.changing.Store(&done)
 	switch err := hooked(r.store().Close()); {
 	case errors.Is(err, ErrHandlersRunning):
 		return fmt.Errorf("close the store to change it: %w", err)

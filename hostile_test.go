@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pocketmq/pocketmq"
+	"github.com/pocketmq/pocketmq/mqtest"
 	"github.com/pocketmq/pocketmq/protocol"
 	"github.com/pocketmq/pocketmq/remoting"
 )
@@ -295,7 +296,7 @@ func TestPR05_NobodyConfiguresAServerRemotely(t *testing.T) {
 		assert.Empty(t, left)
 	})
 	t.Run("nobody listens unless told where", func(t *testing.T) {
-		c := run(t, pocketmq.ClusterConfig{})
+		c := mqtest.Run(t, pocketmq.ClusterConfig{}) // not that of the flag
 		_, err := net.DialTimeout("tcp", c.Broker("broker-a", 0).Addr(), time.Second)
 		assert.Error(t, err, "a cluster is in memory unless it is given another transport")
 		_, err = startCluster(t.Context(), t, pocketmq.ClusterConfig{Transport: pocketmq.TCP("")})

@@ -185,3 +185,16 @@ func TestASlaveServesReadsAndRefusesWrites(t *testing.T) {
 		assert.Len(t, got.Messages, 10)
 	})
 }
+
+// A new slave's log begins anew, in place of the empty one that it has.
+func TestASlaveIsCheckedWhileItsLogBeginsAnew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for range 20 {
+			c := run(t, pocketmq.ClusterConfig{Groups: pair(2, pocketmq.BrokerConfig{}), Topics: map[string]int{"T": 1}})
+			for b := range c.Brokers() {
+				require.NoError(t, b.Check(t.Context()), b.Name())
+			}
+			require.NoError(t, c.Close())
+		}
+	})
+}

@@ -327,6 +327,7 @@ func TestOneConnectionTooManyEndsTheOneThatWasIdleLongest(t *testing.T) {
 		time.Sleep(evictRest)
 		require.NoError(t, alive(first))
 
+		time.Sleep(time.Millisecond)
 		third := raw()
 		require.NoError(t, alive(third))
 		assert.Error(t, alive(second), "it was idle for longest, the first is older")
