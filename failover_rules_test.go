@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pocketmq/pocketmq"
+	"github.com/pocketmq/pocketmq/protocol"
 )
 
 // sendAsync sends a message to queue 0 of T and returns where its error will be.
@@ -69,6 +70,15 @@ func logsAgree(t *testing.T, c *pocketmq.Cluster, within time.Duration) []string
 				t.Logf("%d: %+v", b.ID(), b.Status())
 			}
 			t.Fatalf("the logs do not agree after %v", within)
+		}
+	}
+	for b := range c.Brokers() { // a slave may have a record before it knows of the topic
+		for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+			_, err := dialMember(t, c, "broker-a", b.ID()).GetTopicConfig(t.Context(), &protocol.GetTopicConfigRequest{Topic: "T"})
+			if err == nil {
+				break
+			}
+			require.Less(t, time.Since(begin), 5*time.Second, "member %d: %v", b.ID(), err)
 		}
 	}
 	want := contentAt(t, c, 0)
