@@ -748,6 +748,11 @@ func serveOpen[Q, R any](ctx context.Context, s *brokerSession, code Code, topic
 	if guarded && role.role != RoleMaster {
 		return nil, answer(ctx, s.cfg.Name, s.notMaster(code))
 	}
+	if guarded {
+		if err := s.mayAnswer(role.epoch); err != nil { // what is refused here is certainly not stored
+			return nil, answer(ctx, s.cfg.Name, protocol.Errorf(protocol.ServiceNotAvailable, "%s %s", protocol.RemarkRole, protocol.AsError(err).Remark))
+		}
+	}
 	var resp *R
 	var err error
 	if s.wire.faults.list.Load() == nil {

@@ -239,7 +239,7 @@ func (r *brokerRun) mayAppend() (m *mastery, lonely bool, err error) {
 	err = m.slaves.MayAppend()
 	if err != nil && r.cfg.MinInSyncReplicas > 1 {
 		// Java: IN_SYNC_REPLICAS_NOT_ENOUGH
-		return m, false, protocol.Errorf(protocol.SystemError, "%s at %s: %v (BrokerConfig.MinInSyncReplicas is %d)", protocol.RemarkInSync, r.cfg.Name, err, r.cfg.MinInSyncReplicas)
+		return m, false, protocol.Errorf(protocol.SystemError, "%s: %v (BrokerConfig.MinInSyncReplicas is %d); nothing is stored, look after the slaves", protocol.RemarkInSync, err, r.cfg.MinInSyncReplicas)
 	}
 	return m, err != nil, nil
 }
@@ -267,7 +267,7 @@ func (r *brokerRun) awaitSlaves(ctx context.Context, m *mastery, position int64,
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
 	}
-	return protocol.Errorf(protocol.FlushSlaveTimeout, "stored at %s, but not acknowledged by its slaves within %v: %v", r.cfg.Name, limit, err)
+	return protocol.Errorf(protocol.FlushSlaveTimeout, "stored at %s, but not acknowledged by its slaves within %v: %v", r.cfg.Name, limit.Round(time.Millisecond), err)
 }
 
 // haAddr is where slaves connect, "" when none do.

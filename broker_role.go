@@ -50,7 +50,7 @@ func needsMaster(code Code) bool {
 // notMaster refuses what only a master serves. Java: SLAVE_NOT_AVAILABLE of
 // AbstractSendMessageProcessor, the rejections of AdminBrokerProcessor.
 func (r *brokerRun) notMaster(code Code) error {
-	return protocol.Errorf(protocol.ServiceNotAvailable, "%s is a slave and does not serve %v: ask the master of %s", r.node, code, r.cfg.Name)
+	return protocol.Errorf(protocol.ServiceNotAvailable, "%s %s is a slave and does not serve %v: ask the master of %s", protocol.RemarkRole, r.node, code, r.cfg.Name)
 }
 
 // checkReplication checks and fills in what concerns the members of a group.

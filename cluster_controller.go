@@ -169,7 +169,9 @@ func (c *Cluster) startController(ctx context.Context, g BrokerGroup) error {
 }
 
 // Elect makes a member the master of its group, if the rules allow it: it has to be one
-// that has everything that was acknowledged. It returns when it is master. Errors:
+// that has everything that was acknowledged. It returns when it is master and every name
+// server that can be reached knows that; when ctx ends before, the error says what is
+// missing. Sends wait until it has as many slaves in sync as they need. Errors:
 // ErrNotMaster with the reason when it cannot be, or when another one was elected
 // because it did not answer; ErrNotFound; ErrUnreachable while the controller is not
 // running; that of ctx. Java:
@@ -213,18 +215,32 @@ func (c *Cluster) elect(ctx context.Context, group string, id int64, unclean boo
 		c.wire.events.emit(controllerNode(group), func(b EventBase) Event { return UncleanElection{b, group, id, epoch} })
 	}
 	var other int64
+	var missing string
 	err = c.awaitRole(ctx, func() bool {
 		if s := run.server.State(); s.MasterEpoch >= epoch && s.Master != id {
 			other = s.MasterEpoch
 			return true
 		}
 		b := c.Broker(group, id)
-		return b != nil && b.life.use() == nil && b.Role() == RoleMaster
+		switch {
+		case b == nil || b.life.use() != nil:
+			missing = "run"
+		case b.Role() != RoleMaster:
+			missing = "become master"
+		case !b.run.Load().announced.Load():
+			missing = "register as master with the name servers"
+		default:
+			return true
+		}
+		return false
 	})
-	if err == nil && other > 0 {
+	switch {
+	case err != nil:
+		return fmt.Errorf("elected under epoch %d, but %s has yet to %s: %w", epoch, nodeName(group, id), missing, err)
+	case other > 0:
 		return fmt.Errorf("broker %s did not answer in time, and another one was elected, under epoch %d: %w", nodeName(group, id), other, ErrNotMaster)
 	}
-	return err
+	return nil
 }
 
 // awaitRole waits until done: it looks again whenever a broker of the cluster has got

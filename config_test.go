@@ -34,6 +34,7 @@ var sentinels = []struct {
 }{
 	{"ErrClosed", pocketmq.ErrClosed}, {"ErrNotStarted", pocketmq.ErrNotStarted}, {"ErrInvalidConfig", pocketmq.ErrInvalidConfig},
 	{"ErrNoRoute", pocketmq.ErrNoRoute}, {"ErrNoPermission", pocketmq.ErrNoPermission}, {"ErrNotMaster", pocketmq.ErrNotMaster},
+	{"ErrNotEnoughReplicas", pocketmq.ErrNotEnoughReplicas},
 	{"ErrBrokerBusy", pocketmq.ErrBrokerBusy}, {"ErrTimeout", pocketmq.ErrTimeout}, {"ErrUnreachable", pocketmq.ErrUnreachable},
 	{"ErrUnknownOutcome", pocketmq.ErrUnknownOutcome}, {"ErrIllegalMessage", pocketmq.ErrIllegalMessage},
 	{"ErrIllegalName", pocketmq.ErrIllegalName}, {"ErrMessageTooLarge", pocketmq.ErrMessageTooLarge},

@@ -17,6 +17,7 @@ var (
 	ErrNoRoute           = protocol.ErrNoRoute           // no name server knows the topic (17)
 	ErrNoPermission      = protocol.ErrNoPermission      // (16)
 	ErrNotMaster         = protocol.ErrNotMaster         // the broker does not serve this now (11, 14)
+	ErrNotEnoughReplicas = protocol.ErrNotEnoughReplicas // fewer replicas are in sync than BrokerConfig.MinInSyncReplicas: nothing is stored (1)
 	ErrBrokerBusy        = protocol.ErrBrokerBusy        // (2)
 	ErrTimeout           = protocol.ErrTimeout           // the time budget of a call is used up
 	ErrUnreachable       = protocol.ErrUnreachable       // nobody listens there, nothing was sent

@@ -37,7 +37,7 @@ type ProducerConfig struct {
 
 	SendTimeout        time.Duration // of a send with all its attempts [3 s] (sendMsgTimeout)
 	AttemptTimeout     time.Duration // of one attempt; 0 = what is left of SendTimeout / attempts left (sendMsgMaxTimeoutPerRequest)
-	Retries            int           // attempts after the first [2], at most 100; NoRetries = none (retryTimesWhenSendFailed)
+	Retries            int           // attempts after the first [2], at most 100; NoRetries = none (retryTimesWhenSendFailed). Waiting for a group's next master is none of them, see Send
 	CompressOver       int           // bodies of at least this many bytes are compressed [4096]; -1 = never (compressMsgBodyOverHowmuch)
 	Compression        Compression   // [Zlib] (compressType)
 	MaxMessageSize     int           // bytes of the user's body, of a batch in all [4 MiB] (maxMessageSize)

@@ -20,7 +20,13 @@ import (
 // ctx ends. The queue is the next one of the topic, or the one of m's
 // ShardingKey.
 //
-// Errors: ErrIllegalMessage, ErrIllegalName, ErrMessageTooLarge before
+// While no broker group of the topic has a master, or the one that the message has to
+// go to has none or too few slaves in sync, Send asks the name servers and the broker
+// again and again for as long as it may block; that is none of the Retries, for nothing
+// is stored meanwhile.
+// Differs: Java's producer fails, or uses its retries up in no time.
+//
+// Errors: ErrNotMaster and ErrNotEnoughReplicas when that takes too long; ErrIllegalMessage, ErrIllegalName, ErrMessageTooLarge before
 // anything is sent; ErrNoRoute; ErrTimeout when the time is used up;
 // otherwise what the last attempt got. ErrFlushDiskTimeout,
 // ErrFlushSlaveTimeout and ErrSlaveNotAvailable come with the result: the message
@@ -334,35 +340,41 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 	var queue MessageQueue
 	var route []MessageQueue
 	var tried []attempt
-	chosen := false
-	for n := 0; n < attempts; n++ {
-		if n > 0 {
-			if budget.Err() != nil || p.ctx.Err() != nil {
-				break
-			}
+	var absent []string // broker groups that cannot be sent to, since the last pause
+	var missing error   // no group has a master
+	pause := firstMasterPause
+	chosen, retried := false, 0
+	for n := 0; n < attempts; {
+		if (len(tried) > 0 || missing != nil) && (budget.Err() != nil || p.ctx.Err() != nil) {
+			break
+		}
+		if n > retried {
 			p.retried.Add(1)
+			retried = n
 		}
 		if !chosen || !out.choice.fixed() {
 			var err error
-			if route, err = p.publishRoute(budget, out.req.Topic); err != nil {
+			route, queue, err = p.target(budget, out, queue.BrokerName, absent)
+			if errors.Is(err, errNoMaster) && !out.req.Oneway {
+				missing = err
+				if !p.renewRoute(budget, out.req.Topic) {
+					pause = p.pauseForMaster(budget, pause)
+				}
+				continue
+			}
+			if errors.Is(err, ErrIllegalMessage) { // the caller's choice
+				return nil, err
+			}
+			if err != nil {
 				if len(tried) > 0 {
 					break // what the attempts got says more
 				}
 				return nil, p.budgetError(ctx, budget, start, nil, err)
 			}
-			if q := out.choice.queue; q != nil && !slices.Contains(route, *q) {
-				p.refreshRoute(budget, out.req.Topic) // it may have been added since
-				if route, err = p.publishRoute(budget, out.req.Topic); err != nil {
-					return nil, p.budgetError(ctx, budget, start, nil, err)
-				}
-			}
-			if queue, err = p.choose(out, route, queue.BrokerName); err != nil {
-				return nil, err
-			}
 			chosen = true
 		}
 		now, try := time.Now(), &out.first
-		if n > 0 {
+		if len(tried) > 0 {
 			try = new(deadline.Context)
 		}
 		limit := p.cfg.AttemptTimeout
@@ -370,6 +382,7 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 			limit = until.Sub(now) / time.Duration(attempts-n)
 		}
 		try.Set(budget, now.Add(limit))
+		master, _ := p.client.MasterAddr(queue.BrokerName)
 		res, err := p.attempt(try, out, queue)
 		p.report(ctx, out, queue.BrokerName, res, err, now)
 		try.End()
@@ -377,6 +390,10 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 			return res, err
 		}
 		tried = append(tried, attempt{queue.BrokerName, err})
+		between := betweenMasters(err) && !out.req.Oneway
+		if !between {
+			n++
+		}
 		if !retriable(err) {
 			break
 		}
@@ -384,12 +401,25 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 			p.client.Suspect()
 		}
 		var answered *protocol.Error
-		if n+1 < attempts && (out.choice.fixed() || oneBroker(route) && (betweenMasters(err) || !errors.As(err, &answered))) {
+		switch {
+		case between || len(absent) > 0:
+			// Nothing is stored, so it may be asked again as often as one likes; another
+			// group, if there is one, at once.
+			absent = append(absent, queue.BrokerName)
+			if !out.choice.fixed() && len(except(route, absent)) > 0 {
+				continue
+			}
+			absent = nil
+			if !p.newMaster(budget, queue, master) {
+				pause = p.pauseForMaster(budget, pause)
+			}
+		case n < attempts && (out.choice.fixed() || oneBroker(route) && (errors.Is(err, ErrNotMaster) || !errors.As(err, &answered))):
 			// The broker group stays, its master may have moved, or another one be about
 			// to take its place; a refusal would use the attempts up in no time.
-			p.refreshRoute(budget, out.req.Topic)
-			if out.choice.fixed() && errors.Is(err, ErrUnreachable) || betweenMasters(err) {
-				p.pause(budget, time.Until(until)/time.Duration(attempts-n))
+			share := time.Now().Add(time.Until(until) / time.Duration(attempts-n+1))
+			wait := out.choice.fixed() && errors.Is(err, ErrUnreachable) || errors.Is(err, ErrNotMaster)
+			for !p.newMaster(budget, queue, master) && wait && time.Now().Before(share) && budget.Err() == nil && p.ctx.Err() == nil {
+				pause = p.pauseForMaster(budget, min(pause, time.Until(share)))
 			}
 		}
 	}
@@ -397,7 +427,41 @@ func (p *Producer) deliver(ctx context.Context, out *outgoing) (*SendResult, err
 	if !out.choice.fixed() {
 		kept = p.notRetried(route, tried)
 	}
-	return nil, p.budgetError(ctx, budget, start, tried, nil, kept...)
+	return nil, p.budgetError(ctx, budget, start, tried, missing, kept...)
+}
+
+// target chooses the queue of the next attempt; route is where it was chosen from, absent
+// the broker groups that are of no use now. errNoMaster: there is nobody to send to,
+// for now.
+func (p *Producer) target(ctx context.Context, out *outgoing, failed string, absent []string) (route []MessageQueue, queue MessageQueue, err error) {
+	if route, err = p.publishRoute(ctx, out.req.Topic); err != nil {
+		return nil, queue, err
+	}
+	if q := out.choice.queue; q != nil && !slices.Contains(route, *q) && !p.masterless(*q) {
+		p.refreshRoute(ctx, out.req.Topic) // it may have been added since
+		if route, err = p.publishRoute(ctx, out.req.Topic); err != nil {
+			return nil, queue, err
+		}
+	}
+	from := route
+	if len(absent) > 0 && !out.choice.fixed() {
+		if rest := except(route, absent); len(rest) > 0 {
+			from = rest
+		}
+	}
+	queue, err = p.choose(out, from, failed)
+	return route, queue, err
+}
+
+// except returns the queues that are of other broker groups.
+func except(queues []MessageQueue, brokers []string) []MessageQueue {
+	var rest []MessageQueue
+	for _, q := range queues {
+		if !slices.Contains(brokers, q.BrokerName) {
+			rest = append(rest, q)
+		}
+	}
+	return rest
 }
 
 // oneBroker tells whether all queues are of one broker group: there is no other one to
@@ -406,14 +470,55 @@ func oneBroker(queues []MessageQueue) bool {
 	return len(queues) > 0 && !slices.ContainsFunc(queues, func(q MessageQueue) bool { return q.BrokerName != queues[0].BrokerName })
 }
 
-// betweenMasters tells whether a broker has refused because its group is about to have
+// betweenMasters tells whether nothing is stored because a broker group is about to have
 // another master, or more slaves in sync.
 func betweenMasters(err error) bool {
-	var e *protocol.Error
-	if !errors.As(err, &e) {
-		return false
+	if errors.Is(err, errNoMaster) || errors.Is(err, ErrNotEnoughReplicas) {
+		return true
 	}
-	return errors.Is(e, ErrNotMaster) || e.Code == protocol.SystemError && strings.HasPrefix(e.Remark, protocol.RemarkInSync)
+	var e *protocol.Error
+	return errors.As(err, &e) && e.Code == protocol.ServiceNotAvailable && strings.HasPrefix(e.Remark, protocol.RemarkRole)
+}
+
+// How long a send waits before it asks again who is the master of a group: the first
+// time, and at most.
+const (
+	firstMasterPause = 10 * time.Millisecond
+	maxMasterPause   = 500 * time.Millisecond
+)
+
+// pauseForMaster waits d, and returns how long to wait the next time.
+func (p *Producer) pauseForMaster(ctx context.Context, d time.Duration) time.Duration {
+	p.pause(ctx, d)
+	return min(2*d, maxMasterPause)
+}
+
+// newMaster asks the name servers for the master of a queue, and tells whether it is
+// another one than was.
+func (p *Producer) newMaster(ctx context.Context, q MessageQueue, was string) bool {
+	p.renewRoute(ctx, q.Topic)
+	addr, ok := p.client.MasterAddr(q.BrokerName)
+	return ok && addr != was
+}
+
+// renewRoute asks for the topic's route again because it seems to be wrong, together
+// with all others to whom it seems so, and tells whether it is another one now.
+func (p *Producer) renewRoute(ctx context.Context, topic string) (changed bool) {
+	changed, err := p.client.Renew(ctx, topic)
+	if errors.Is(err, ErrNoRoute) { // it is about to be made, after the template
+		changed, err = p.client.Renew(ctx, message.AutoCreateTopic)
+	}
+	if err != nil {
+		p.log.Debug("route not renewed", "topic", topic, "err", err)
+	}
+	return changed
+}
+
+// masterless tells whether a queue cannot be sent to only because its broker group has
+// no master.
+func (p *Producer) masterless(q MessageQueue) bool {
+	route := p.client.Cached(q.Topic)
+	return route != nil && route.Masterless(q)
 }
 
 type attempt struct {
@@ -503,7 +608,11 @@ func (p *Producer) publishRoute(ctx context.Context, topic string) ([]MessageQue
 	route, err := p.client.Route(ctx, topic)
 	if err == nil {
 		if len(route.Publish) == 0 {
-			return nil, fmt.Errorf("topic %q has no writable queue with a master: %s: %w", topic, unwritable(route), ErrNoRoute)
+			is := []error{ErrNoRoute}
+			if route.MissesMaster() {
+				is = append(is, errNoMaster)
+			}
+			return nil, protocol.Tagged(fmt.Sprintf("topic %q has no writable queue with a master: %s: %v", topic, unwritable(route), ErrNoRoute), is...)
 		}
 		return route.Publish, nil
 	}
@@ -520,10 +629,13 @@ func (p *Producer) publishRoute(ctx context.Context, topic string) ([]MessageQue
 			queues = append(queues, MessageQueue{Topic: topic, BrokerName: q.BrokerName, QueueID: q.QueueID})
 		}
 	}
-	if len(queues) == 0 {
-		return nil, err
+	switch {
+	case len(queues) > 0:
+		return queues, nil
+	case template.MissesMaster():
+		return nil, protocol.Tagged(err.Error()+"; nor has any broker that could create it a master now", err, errNoMaster)
 	}
-	return queues, nil
+	return nil, err
 }
 
 // unwritable says why each broker group of a topic may not be sent to.
@@ -554,7 +666,11 @@ func (p *Producer) choose(out *outgoing, queues []MessageQueue, failed string) (
 	c := out.choice
 	switch {
 	case c.queue != nil:
-		if !slices.Contains(queues, *c.queue) {
+		switch {
+		case slices.Contains(queues, *c.queue):
+		case p.masterless(*c.queue):
+			return MessageQueue{}, fmt.Errorf("broker %s has %w", c.queue.BrokerName, errNoMaster)
+		default:
 			return MessageQueue{}, fmt.Errorf("%w: queue %v is not a writable queue of its topic", ErrIllegalMessage, *c.queue)
 		}
 		return *c.queue, nil
@@ -602,6 +718,9 @@ func (p *Producer) budgetError(ctx context.Context, budget *deadline.Context, st
 			t := a.err.Error()
 			if !strings.Contains(t, a.broker) {
 				t = a.broker + ": " + t
+			}
+			if slices.Contains(each, t) {
+				continue // it is said already
 			}
 			each = append(each, t)
 			kinds = append(kinds, a.err)

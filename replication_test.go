@@ -1,6 +1,7 @@
 package pocketmq_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,9 +154,10 @@ func TestSlavesFollowWhenAClusterHasStarted(t *testing.T) {
 }
 
 func TestMinInSyncReplicasRefusesBeforeAnythingIsStored(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	inBubbles(t, func(t *testing.T, over pocketmq.Transport) {
 		c := run(t, pocketmq.ClusterConfig{
 			Groups: pair(1, pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication, MinInSyncReplicas: 2}), Topics: map[string]int{"T": 1},
+			Transport: over,
 		})
 		synctest.Wait()
 		p := producer(t, c, pocketmq.ProducerConfig{Retries: pocketmq.NoRetries})
@@ -163,8 +165,19 @@ func TestMinInSyncReplicasRefusesBeforeAnythingIsStored(t *testing.T) {
 		require.NoError(t, c.Kill("broker-a", 1))
 		synctest.Wait()
 		_, err := p.Send(t.Context(), text("T", "x"))
-		require.ErrorContains(t, err, "the in-sync replicas are not enough")
+		require.ErrorIs(t, err, pocketmq.ErrNotEnoughReplicas)
+		assert.Equal(t, 1, strings.Count(err.Error(), "the in-sync replicas are not enough"), "%v", err)
+		assert.Equal(t, 1, strings.Count(err.Error(), "in sync and connected"), "%v", err)
+		t.Log(err)
 		assert.Equal(t, int64(1), c.Broker("broker-a", 0).Status().WrittenPosition)
+
+		// One that comes back in time is waited for.
+		time.AfterFunc(time.Second, func() { _ = c.Restart(t.Context(), "broker-a", 1) })
+		begun := time.Now()
+		_, err = p.Send(t.Context(), text("T", "x"))
+		require.NoError(t, err)
+		assert.LessOrEqual(t, time.Since(begun), 1600*time.Millisecond)
+		assert.Zero(t, p.Status().Retried)
 	})
 }
 

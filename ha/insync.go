@@ -32,6 +32,18 @@ var ErrNoLease = errors.New("the lease has ended")
 // on.
 var ErrTooFewReplicas = errors.New("too few replicas are in sync")
 
+// TooFewError tells how many replicas, the master counted, are in sync and connected,
+// and how many an answer has to rest on. It matches [ErrTooFewReplicas].
+type TooFewError struct{ There, Need int }
+
+// Error implements error.
+func (e *TooFewError) Error() string {
+	return fmt.Sprintf("%d of the %d replicas that an answer needs are in sync and connected", e.There, e.Need)
+}
+
+// Is implements errors.Is.
+func (e *TooFewError) Is(target error) bool { return target == ErrTooFewReplicas }
+
 // Acks says what the answer to an append rests on.
 type Acks int
 
@@ -418,7 +430,7 @@ func (s *InSync) MayAppend() error {
 		}
 	}
 	if there < need {
-		return fmt.Errorf("ha: %d of %d replicas that an answer needs are in sync and connected; look after the slaves: %w", there, need, ErrTooFewReplicas)
+		return &TooFewError{There: there, Need: need}
 	}
 	return nil
 }

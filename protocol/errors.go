@@ -17,6 +17,7 @@ var (
 	ErrNoRoute           = errors.New("no route")
 	ErrNoPermission      = errors.New("no permission")
 	ErrNotMaster         = errors.New("not the master")
+	ErrNotEnoughReplicas = errors.New("not enough in-sync replicas")
 	ErrBrokerBusy        = errors.New("broker busy")
 	ErrTimeout           = errors.New("timeout")
 	ErrUnreachable       = errors.New("unreachable")
@@ -44,9 +45,13 @@ const (
 	RemarkBodyTooBig = "[BODY_TOO_LARGE]"                    // with MessageIllegal
 	RemarkBadName    = "[ILLEGAL_NAME]"                      // with InvalidParameter
 	RemarkInSync     = "the in-sync replicas are not enough" // with SystemError: Java's PutMessageStatus.IN_SYNC_REPLICAS_NOT_ENOUGH
-	RemarkRole       = "[NOT_MASTER]"                        // with SlaveNotAvailable outside sends
+	RemarkRole       = "[NOT_MASTER]"                        // with ServiceNotAvailable: nothing is stored; with SlaveNotAvailable outside sends
 	RemarkNoMessage  = "can not find message by the offset," // with SystemError, RocketMQ's own: to ViewMessage
 )
+
+// remarkInSyncJava is what a RocketMQ broker says in place of RemarkInSync. Java:
+// SendMessageProcessor.handlePutMessageResult.
+const remarkInSyncJava = "in-sync replicas not enough"
 
 // Error is an answer that is not a success. It is the same from memory and
 // from TCP: exactly those errors carry an *Error that a server answered.
@@ -79,8 +84,11 @@ func (e *Error) Is(target error) bool {
 func (e *Error) Sentinel() error {
 	switch e.Code {
 	case SystemError:
-		if strings.HasPrefix(e.Remark, RemarkNoMessage) {
+		switch {
+		case strings.HasPrefix(e.Remark, RemarkNoMessage):
 			return ErrNotFound
+		case strings.HasPrefix(e.Remark, RemarkInSync), strings.HasPrefix(e.Remark, remarkInSyncJava):
+			return ErrNotEnoughReplicas
 		}
 	case SystemBusy:
 		return ErrBrokerBusy

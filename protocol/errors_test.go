@@ -10,7 +10,7 @@ import (
 
 // all sentinels, so that a code is known not to match any other.
 var all = []error{
-	ErrClosed, ErrNotStarted, ErrInvalidConfig, ErrNoRoute, ErrNoPermission, ErrNotMaster, ErrBrokerBusy, ErrTimeout,
+	ErrClosed, ErrNotStarted, ErrInvalidConfig, ErrNoRoute, ErrNoPermission, ErrNotMaster, ErrNotEnoughReplicas, ErrBrokerBusy, ErrTimeout,
 	ErrUnreachable, ErrUnknownOutcome, ErrIllegalMessage, ErrIllegalName, ErrMessageTooLarge, ErrFlushDiskTimeout,
 	ErrFlushSlaveTimeout, ErrSlaveNotAvailable, ErrOffsetOutOfRange, ErrNotFound, ErrFenced, ErrDiskFull,
 	ErrHandlersRunning, ErrDuplicateClient, ErrNotSupported,
@@ -24,6 +24,8 @@ func TestEveryCodeMatchesItsSentinelAndNoOther(t *testing.T) {
 	}{
 		{SystemError, "x", nil},
 		{SystemError, RemarkNoMessage + " 7", ErrNotFound},
+		{SystemError, RemarkInSync + ": x", ErrNotEnoughReplicas},
+		{SystemError, "in-sync replicas not enough", ErrNotEnoughReplicas}, // RocketMQ's
 		{SystemBusy, "x", ErrBrokerBusy},
 		{RequestCodeNotSupported, "x", ErrNotSupported},
 		{FlushDiskTimeout, "x", ErrFlushDiskTimeout},
@@ -33,6 +35,7 @@ func TestEveryCodeMatchesItsSentinelAndNoOther(t *testing.T) {
 		{MessageIllegal, "x", ErrIllegalMessage},
 		{MessageIllegal, RemarkBodyTooBig + " x", ErrMessageTooLarge},
 		{ServiceNotAvailable, "x", ErrNotMaster},
+		{ServiceNotAvailable, RemarkRole + " x", ErrNotMaster},
 		{ServiceNotAvailable, RemarkDiskFull + " x", ErrDiskFull},
 		{ServiceNotAvailable, RemarkFenced + " x", ErrFenced},
 		{NoPermission, "x", ErrNoPermission},

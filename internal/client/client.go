@@ -69,6 +69,7 @@ type Client struct {
 	names     *nameServers
 	brokers   *pool[protocol.BrokerConn]
 	lookups   flights[*Route]
+	renewals  flights[bool]
 	lookupSeq atomic.Uint64
 	routes    table[*cachedRoute]
 	addresses table[protocol.BrokerData] // by broker name, as the latest route has it

@@ -122,6 +122,22 @@ func appendQueues(queues []message.Queue, topic, broker string, n int) []message
 	return queues
 }
 
+// MissesMaster tells whether a group that could be sent to has slaves only.
+func (r *Route) MissesMaster() bool {
+	return slices.ContainsFunc(r.Queues, func(q protocol.QueueData) bool { return sendable(q) && !hasMaster(r.Brokers, q.BrokerName) })
+}
+
+// Masterless tells whether a queue cannot be sent to only because its broker group has
+// no master.
+func (r *Route) Masterless(queue message.Queue) bool {
+	return slices.ContainsFunc(r.Queues, func(q protocol.QueueData) bool {
+		return q.BrokerName == queue.BrokerName && sendable(q) && queue.QueueID < q.WriteQueues && !hasMaster(r.Brokers, q.BrokerName)
+	})
+}
+
+// sendable tells whether queues take messages when their group has a master.
+func sendable(q protocol.QueueData) bool { return q.Perm&protocol.PermWrite != 0 && q.WriteQueues > 0 }
+
 // equal tells whether two routes mean the same to a client.
 // Java: MQClientInstance.topicRouteDataIsChange.
 func (r *Route) equal(o *Route) bool {

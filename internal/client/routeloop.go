@@ -1,11 +1,6 @@
 package client
 
-import (
-	"slices"
-	"time"
-
-	"github.com/pocketmq/pocketmq/protocol"
-)
+import "time"
 
 // Suspect tells the loop that routes may have changed: a broker could not be reached,
 // or is not the master any more. It asks within RouteRetry, once for all who suspect
@@ -68,16 +63,9 @@ func (c *Client) routeLoop() {
 // missesMaster tells whether a known route does.
 func (c *Client) missesMaster() bool {
 	for _, e := range c.routes.all() {
-		if e.route.missesMaster() {
+		if e.route.MissesMaster() {
 			return true
 		}
 	}
 	return false
-}
-
-// missesMaster tells whether a group that could be sent to has slaves only.
-func (r *Route) missesMaster() bool {
-	return slices.ContainsFunc(r.Queues, func(q protocol.QueueData) bool {
-		return q.Perm&protocol.PermWrite != 0 && q.WriteQueues > 0 && !hasMaster(r.Brokers, q.BrokerName)
-	})
 }

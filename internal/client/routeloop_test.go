@@ -112,3 +112,31 @@ func TestANameServerThatBrokersDoNotReachIsLeft(t *testing.T) {
 		assert.Equal(t, "127.0.0.1:7", addr)
 	})
 }
+
+func TestARouteThatIsRenewedInVainIsAskedOfTheNextNameServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		old, next := routeOf([2]string{"broker-a", "127.0.0.1:1"}), routeOf([2]string{"broker-a", "127.0.0.1:2"})
+		for _, ns := range w.ns {
+			ns.set("t", old)
+		}
+		c := w.client(0)
+		_, err := c.Route(t.Context(), "t")
+		require.NoError(t, err)
+		stale := 0
+		if len(w.ns[1].lookups()) > 0 {
+			stale = 1 // it is the chosen one, and is cut off from the brokers
+		}
+		w.ns[0].lookups()
+		w.ns[1-stale].set("t", next)
+		changed, err := c.Renew(t.Context(), "t")
+		require.NoError(t, err)
+		assert.False(t, changed)
+		changed, err = c.Renew(t.Context(), "t")
+		require.NoError(t, err)
+		assert.True(t, changed)
+		addr, ok := c.MasterAddr("broker-a")
+		assert.True(t, ok)
+		assert.Equal(t, "127.0.0.1:2", addr)
+	})
+}

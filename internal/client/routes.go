@@ -69,6 +69,25 @@ func (c *Client) Refresh(ctx context.Context, topic string) (route *Route, chang
 	return route, changed, err
 }
 
+// Renew asks for the route of topic now because the known one seems to be wrong, once
+// for all who call it at the same time, and tells whether it has changed. When it has
+// not, or a broker group has no master, the next name server is asked from then on, as
+// by the loop: one that brokers cannot reach answers, but does not know. RoutesChanged
+// is called as by Refresh. The error is that of Route, and the cached route stays; name
+// servers in back-off are not waited for. ctx bounds only this caller's wait.
+func (c *Client) Renew(ctx context.Context, topic string) (changed bool, err error) {
+	return c.renewals.do(c, ctx, topic, 0, func(ctx context.Context) (bool, error) {
+		route, changed, err := c.lookup(ctx, topic, lookupHow{})
+		if err == nil && (!changed || route.MissesMaster()) {
+			c.names.turn()
+		}
+		if changed && c.cfg.RoutesChanged != nil {
+			c.cfg.RoutesChanged([]string{topic})
+		}
+		return changed, err
+	})
+}
+
 // Cached returns the route of topic if one is known, otherwise nil. It does
 // not block.
 func (c *Client) Cached(topic string) *Route {
@@ -155,7 +174,7 @@ func (c *Client) lookup(ctx context.Context, topic string, how lookupHow) (*Rout
 		return nil, false, err
 	}
 	route, changed := c.keepRoute(route, seq)
-	if changed && route.missesMaster() {
+	if changed && route.MissesMaster() {
 		c.Suspect()
 	}
 	return route, changed, nil
@@ -165,6 +184,9 @@ func (c *Client) lookup(ctx context.Context, topic string, how lookupHow) (*Rout
 // It returns the route that counts and whether this call has changed it.
 func (c *Client) keepRoute(route *Route, seq uint64) (_ *Route, changed bool) {
 	if old, ok := c.routes.get(route.Topic); ok && old.route.equal(route) {
+		if old.seq.Load() < seq && !c.knowsAddresses(route) { // that of another topic was older, or wrong
+			c.keepAddresses(route)
+		}
 		old.advance(seq)
 		return old.route, false
 	}
@@ -184,8 +206,15 @@ func (c *Client) keepRoute(route *Route, seq uint64) (_ *Route, changed bool) {
 	return route, changed
 }
 
-// keepAddresses notes where the brokers of a new route are. Its caller is
-// changing the routes.
+// knowsAddresses tells whether the brokers of a route are where they are known to be.
+func (c *Client) knowsAddresses(r *Route) bool {
+	return !slices.ContainsFunc(r.Brokers, func(b protocol.BrokerData) bool {
+		known, ok := c.addresses.get(b.BrokerName)
+		return !ok || !sameBroker(known, b)
+	})
+}
+
+// keepAddresses notes where the brokers of a route are.
 func (c *Client) keepAddresses(r *Route) {
 	c.addresses.change(func(m map[string]protocol.BrokerData) bool {
 		for _, b := range r.Brokers {
