@@ -73,16 +73,19 @@ type BrokerConfig struct {
 	// slaves. See docs/replication.md (enableControllerMode).
 	Failover bool
 	// InSyncReplicas is how many members, the master counted, have to have a message
-	// before it is acknowledged, with SyncReplication [2] (inSyncReplicas). With fewer
+	// before it is acknowledged, with SyncReplication [2] (inSyncReplicas). It is at most
+	// as many as there are, and 0 with Failover and with AsyncReplication. With fewer
 	// slaves it is stored all the same: ErrSlaveNotAvailable comes with the result;
 	// when they do not acknowledge it within Timings.ReplicationTimeout,
 	// ErrFlushSlaveTimeout does. Messages with NoWait, and those that brokers make, such
 	// as retries, do not wait.
 	InSyncReplicas int
 	// MinInSyncReplicas refuses sends, with SyncReplication, while fewer members, the
-	// master counted, are connected [1]; nothing is stored then (minInSyncReplicas).
+	// master counted, are connected [1, with Failover 2]; nothing is stored then:
+	// ErrNotEnoughReplicas. It is at most as many as there are, and 0 with
+	// AsyncReplication (minInSyncReplicas).
 	MinInSyncReplicas int
-	HATransferBytes   int // bytes of the log that a slave is sent at a time [32 KiB] (haTransferBatchSize)
+	HATransferBytes   int // bytes of the log that a slave is sent at a time [32 KiB], at least 1 KiB (haTransferBatchSize)
 	// SyncFromLastFile makes a new slave begin with the last file of the master's log,
 	// as RocketMQ's do (syncFromLastFile). Otherwise it begins with the oldest one.
 	SyncFromLastFile bool

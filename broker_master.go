@@ -203,6 +203,10 @@ func (r *brokerRun) replicated(e ha.Event) {
 			r.elections.Observe(e.Epoch)
 		}
 	case ha.MasterConnected:
+		if r.elections == nil { // else the controller has said so
+			at := r.standing.Load()
+			r.standing.Store(&standing{role: at.role, epoch: e.Epoch, id: at.id})
+		}
 		r.log.Info("follows the master", "master", e.ID, "addr", e.Addr, "epoch", e.Epoch, "position", e.Position)
 		r.events.emit(r.node, func(b EventBase) Event { return MasterFollowed{b, e.ID, e.Addr, e.Epoch, e.Position} })
 		r.following()

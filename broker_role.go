@@ -24,8 +24,10 @@ func (b *Broker) Role() Role {
 	return RoleMaster
 }
 
-// Epoch returns under which epoch the broker has its role: 0 as long as nobody has
-// replicated its log, and before Start.
+// Epoch returns the epoch of the master that the broker is, or whose log it follows: a
+// slave that has not found its master since Start has that of its log, one without a
+// role the last one that it had. It is 0 as long as nobody has replicated the log, and
+// before Start.
 func (b *Broker) Epoch() int64 {
 	if r := b.run.Load(); r != nil {
 		return r.standing.Load().epoch
@@ -58,6 +60,18 @@ func (cfg *BrokerConfig) checkReplication(p *problems) {
 	if cfg.Replication != AsyncReplication && cfg.Replication != SyncReplication {
 		p.add("Replication is %d: use AsyncReplication or SyncReplication", cfg.Replication)
 	}
+	if cfg.Replication == AsyncReplication {
+		for _, f := range []struct {
+			name string
+			n    int
+		}{{"InSyncReplicas", cfg.InSyncReplicas}, {"MinInSyncReplicas", cfg.MinInSyncReplicas}} {
+			if f.n > 0 {
+				p.add("%s is %d with AsyncReplication, where sends wait for nobody: leave it 0, or set Replication to SyncReplication", f.name, f.n)
+			}
+		}
+	} else if cfg.Failover && cfg.InSyncReplicas > 0 {
+		p.add("InSyncReplicas is %d with Failover, where all that are in sync have to have a message: leave it 0; MinInSyncReplicas says how many are enough", cfg.InSyncReplicas)
+	}
 	positive(p, "InSyncReplicas", &cfg.InSyncReplicas, 2)
 	least := 1
 	if cfg.Failover && cfg.Replication == SyncReplication {
@@ -65,7 +79,33 @@ func (cfg *BrokerConfig) checkReplication(p *problems) {
 	}
 	positive(p, "MinInSyncReplicas", &cfg.MinInSyncReplicas, least)
 	nonNegative(p, "SlaveReadBytes", cfg.SlaveReadBytes)
+	if n := cfg.HATransferBytes; n > 0 && n < minTransferBytes {
+		p.add("HATransferBytes is %d, must be %d or more, or 0 (= %d)", n, minTransferBytes, ha.DefaultTransferBytes)
+	}
 	positive(p, "HATransferBytes", &cfg.HATransferBytes, ha.DefaultTransferBytes)
+}
+
+// minTransferBytes is the least BrokerConfig.HATransferBytes: with less, headers and
+// acknowledgements are more than what is copied.
+const minTransferBytes = 1 << 10
+
+// checkMembers reports what the members of a group, which are fewer, could never do.
+func (cfg *BrokerConfig) checkMembers(p *problems, members int) {
+	if cfg.Replication != SyncReplication {
+		return
+	}
+	if members == 1 {
+		p.add("Config.Replication is SyncReplication, but there is no slave that a send could wait for: set Slaves, or leave it AsyncReplication")
+		return
+	}
+	for _, f := range []struct {
+		name string
+		n    int
+	}{{"InSyncReplicas", cfg.InSyncReplicas}, {"MinInSyncReplicas", cfg.MinInSyncReplicas}} {
+		if f.n > members {
+			p.add("Config.%s is %d, but the group has %d members, the master counted: set it to %d at most, or have more Slaves", f.name, f.n, members, members)
+		}
+	}
 }
 
 // ensureTopics makes the topics of the config. A slave gets those of its master.

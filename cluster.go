@@ -198,8 +198,13 @@ func (cfg ClusterConfig) checkGroup(p *problems, g BrokerGroup) {
 	}
 	if g.Slaves < 0 || g.Slaves > maxSlaves {
 		own.add("Slaves is %d, must be 0 to %d", g.Slaves, maxSlaves)
-	} else if len(g.Addrs) > 1+g.Slaves {
-		own.add("Addrs has %d addresses for 1 master and %d slaves", len(g.Addrs), g.Slaves)
+	} else {
+		if len(g.Addrs) > 1+g.Slaves {
+			own.add("Addrs has %d addresses for 1 master and %d slaves", len(g.Addrs), g.Slaves)
+		}
+		if !g.Config.Failover || g.Slaves > 0 { // or it is said already
+			g.Config.checkMembers(&own, 1+g.Slaves)
+		}
 	}
 	for _, a := range g.Addrs {
 		checkAddr(&own, "Addrs", a)

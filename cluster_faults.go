@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pocketmq/pocketmq/protocol"
 	"github.com/pocketmq/pocketmq/store"
 )
 
@@ -78,8 +79,11 @@ func (c *Cluster) Resume(group string, id int64) error {
 // much longer, from now on and after a Restart. 0 ends it, for what is under way, too.
 // One write carries what many senders had to say, as always; a send to a broker with
 // SyncFlush needs a write and an fsync. A cluster without ClusterConfig.Dir never
-// syncs.
+// syncs. Less than 0 is ErrInvalidConfig.
 func (c *Cluster) SlowDisk(group string, id int64, perOperation time.Duration) error {
+	if perOperation < 0 {
+		return protocol.Tagged(fmt.Sprintf("slow disk of %s: perOperation is %v, must be 0 (no longer slow) or more", nodeName(group, id), perOperation), ErrInvalidConfig)
+	}
 	return c.harm(group, id, func(d *store.Disk) { d.Slow(perOperation) })
 }
 

@@ -100,7 +100,7 @@ func TestErrorTexts(t *testing.T) {
 	ofMemory(t, "in memory an error names the node it is about, elsewhere its address")
 	got := &errorTexts{text: make(map[string]string)}
 	for _, collect := range []func(t *testing.T, e *errorTexts){
-		configErrors, nameErrors, folderErrors, routeErrors, sendErrors, avoidErrors, answeredErrors, lifeErrors, clusterErrors, damageErrors, queryErrors, nameServerErrors,
+		configErrors, groupErrors, nameErrors, folderErrors, routeErrors, sendErrors, avoidErrors, answeredErrors, lifeErrors, clusterErrors, damageErrors, queryErrors, nameServerErrors,
 	} {
 		synctest.Test(t, func(t *testing.T) { collect(t, got) })
 	}
@@ -275,6 +275,28 @@ func routeErrors(t *testing.T, e *errorTexts) {
 	e.add("route: consumer start, name servers unreachable", err)
 	_, err = newAdmin(t, c, c.NameServerAddrs()...).Topics(t.Context())
 	e.add("route: Admin.Topics, name servers unreachable", err)
+}
+
+func groupErrors(t *testing.T, e *errorTexts) {
+	sync := pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication, InSyncReplicas: 5, MinInSyncReplicas: 3, HATransferBytes: 1}
+	electing := pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication, InSyncReplicas: 2, Failover: true}
+	_, err := startCluster(t.Context(), t, pocketmq.ClusterConfig{Groups: []pocketmq.BrokerGroup{
+		{Name: "broker-a", Slaves: 1, Config: sync},
+		{Name: "broker-b", Config: pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication}},
+		{Name: "broker-c", Slaves: 1, Config: pocketmq.BrokerConfig{InSyncReplicas: 2, MinInSyncReplicas: 2}},
+		{Name: "broker-d", Slaves: 2, Config: electing},
+		{Name: "broker-e", Slaves: 1, Config: pocketmq.BrokerConfig{HATransferBytes: 1}},
+	}})
+	e.add("cluster: replication that cannot be", err)
+
+	c := run(t, pocketmq.ClusterConfig{
+		Groups: pair(1, pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication, MinInSyncReplicas: 2}), Topics: map[string]int{"T": 1},
+	})
+	require.NoError(t, c.Kill("broker-a", 1))
+	synctest.Wait() // the master knows
+	_, err = producer(t, c, pocketmq.ProducerConfig{}).Send(t.Context(), text("T", "x"))
+	e.add("message: too few in-sync replicas", err)
+	e.add("disk: slower than nothing", c.SlowDisk("broker-a", 0, -1))
 }
 
 func sendErrors(t *testing.T, e *errorTexts) {

@@ -330,3 +330,27 @@ func TestASlaveWithTheFolderOfAnotherGroupIsRefused(t *testing.T) {
 		assert.False(t, errors.Is(err, pocketmq.ErrUnreachable))
 	})
 }
+
+// Without failover a slave has the epoch of the master that it follows, also before
+// the master writes anything under it.
+func TestASlaveHasTheEpochOfItsMaster(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cfg := pocketmq.ClusterConfig{Groups: pair(2, pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication}), Topics: map[string]int{"T": 1}, Dir: t.TempDir()}
+		for range 3 {
+			c := run(t, cfg)
+			p := producer(t, c, pocketmq.ProducerConfig{})
+			synctest.Wait()
+			epoch := c.Broker("broker-a", 0).Epoch()
+			assert.Positive(t, epoch)
+			for i := range 2 {
+				for _, id := range []int64{1, 2} {
+					assert.Equal(t, epoch, c.Broker("broker-a", id).Epoch(), "%d", i)
+					assert.Equal(t, epoch, c.Broker("broker-a", id).Status().Epoch, "%d", i)
+				}
+				replicated(t, p, 0, 5)
+				time.Sleep(time.Minute)
+			}
+			require.NoError(t, c.Close())
+		}
+	})
+}

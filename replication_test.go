@@ -211,3 +211,39 @@ func TestASlaveIsCheckedWhileItsLogBeginsAnew(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatAGroupCouldNeverDoIsRefused(t *testing.T) {
+	sync, electing := pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication}, pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication, Failover: true}
+	with := func(cfg pocketmq.BrokerConfig, change func(*pocketmq.BrokerConfig)) pocketmq.BrokerConfig {
+		change(&cfg)
+		return cfg
+	}
+	for name, c := range map[string]struct {
+		slaves int
+		cfg    pocketmq.BrokerConfig
+		says   []string
+	}{
+		"a minimum above the members":  {1, with(sync, func(c *pocketmq.BrokerConfig) { c.MinInSyncReplicas = 3 }), []string{"MinInSyncReplicas is 3", "2 members"}},
+		"the same with failover":       {2, with(electing, func(c *pocketmq.BrokerConfig) { c.MinInSyncReplicas = 4 }), []string{"MinInSyncReplicas is 4", "3 members"}},
+		"copies above the members":     {1, with(sync, func(c *pocketmq.BrokerConfig) { c.InSyncReplicas = 5 }), []string{"InSyncReplicas is 5", "2 members"}},
+		"sync without a slave":         {0, sync, []string{"SyncReplication", "no slave"}},
+		"a minimum that nobody asks":   {1, pocketmq.BrokerConfig{MinInSyncReplicas: 2}, []string{"MinInSyncReplicas is 2", "AsyncReplication"}},
+		"copies that nobody waits for": {1, pocketmq.BrokerConfig{InSyncReplicas: 2}, []string{"InSyncReplicas is 2", "AsyncReplication"}},
+		"async with failover":          {2, pocketmq.BrokerConfig{Failover: true, MinInSyncReplicas: 2}, []string{"MinInSyncReplicas is 2", "AsyncReplication"}},
+		"copies with failover":         {2, with(electing, func(c *pocketmq.BrokerConfig) { c.InSyncReplicas = 2 }), []string{"InSyncReplicas is 2", "Failover", "MinInSyncReplicas"}},
+		"a log that is sent in crumbs": {1, with(sync, func(c *pocketmq.BrokerConfig) { c.HATransferBytes = 1023 }), []string{"HATransferBytes is 1023", "1024"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Groups: pair(c.slaves, c.cfg)})
+			require.ErrorIs(t, err, pocketmq.ErrInvalidConfig)
+			for _, s := range c.says {
+				assert.ErrorContains(t, err, s)
+			}
+			t.Log(err)
+		})
+	}
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{})
+		assert.ErrorIs(t, c.SlowDisk("broker-a", 0, -1), pocketmq.ErrInvalidConfig)
+	})
+}

@@ -21,7 +21,7 @@ type BrokerLive struct {
 // BrokerStatus is a snapshot of a broker.
 type BrokerStatus struct {
 	Role     Role
-	Epoch    int64 // of the last master under which its log was written; 0 = nobody has ever replicated it
+	Epoch    int64 // of the master that it is, or whose log it follows; 0 = nobody has ever replicated it. See Broker.Epoch
 	Writable bool
 	Reason   string // why not writable; "" when it is
 	// Positions count the records of the commit log from 1; each is the last

@@ -40,7 +40,7 @@ type Timings struct {
 	FlushInterval time.Duration // AsyncFlush: fsync this often [500 ms] (flushIntervalCommitLog)
 	FlushTimeout  time.Duration // SyncFlush: wait this long for the fsync [5 s] (syncFlushTimeout)
 
-	ReplicationTimeout time.Duration // SyncReplication: wait this long for the slaves [3 s] (slaveTimeout)
+	ReplicationTimeout time.Duration // SyncReplication: wait this long for the slaves, and for 9/10 of what is left of the attempt at most: 0.9 s with a producer's defaults [3 s] (slaveTimeout)
 	HAHeartbeat        time.Duration // master and slave say something this often [5 s] (haSendHeartbeatInterval)
 	HAHousekeeping     time.Duration // a link between them on which nothing came for longer is closed; more than HAHeartbeat [20 s] (haHousekeepingInterval)
 	HARedial           time.Duration // a slave tries to reach its master this often at least; it begins with 100 ms and doubles [5 s] (waitForRunning of HAClient)
