@@ -479,7 +479,7 @@ func (b *Broker) stop(closeStore func(*store.Store) error, persist bool) error {
 		r.duty.end(nil) // nobody begins another one
 		r.reg.close()
 		if persist {
-			errs = append(errs, r.offsets.Persist(), r.settings.Persist(), r.closeDelays(), r.replica.persist())
+			errs = append(errs, r.offsets.Persist(), r.settings.Persist(), r.closeDelays(), r.replica.persist(r.neverCut()))
 		}
 		err := hooked(closeStore(r.store()))
 		if err == nil && persist {
@@ -667,7 +667,7 @@ func (r *brokerRun) persistLoop(ctx context.Context) {
 		if err := r.settings.Persist(); err != nil {
 			r.log.Error("group settings not persisted", "err", err)
 		}
-		if err := r.replica.persist(); err != nil {
+		if err := r.replica.persist(r.neverCut()); err != nil {
 			r.log.Error("what is confirmed was not persisted", "err", err)
 		}
 		if err := r.persistDelays(ctx); err != nil && ctx.Err() == nil {

@@ -22,11 +22,11 @@ import (
 // takePart begins the broker's part in the elections of its group. It has no role
 // before the controller has told it one.
 func (r *brokerRun) takePart(fresh bool) error {
-	life, err := r.replica.nextLife(r.cfg.Flush == SyncFlush && !r.throwaway, fresh)
+	lastEpoch, end := r.report()
+	life, err := r.replica.nextLife(r.cfg.Flush == SyncFlush && !r.throwaway, fresh, end)
 	if err != nil {
 		return err
 	}
-	lastEpoch, end := r.report()
 	r.standing.Store(&standing{role: RoleSlave, epoch: lastEpoch, id: -1, fenced: true})
 	r.elections = ha.NewParticipant(ha.ParticipantConfig{
 		Replica: ha.ReplicaConfig{ID: r.cfg.ID, Addr: r.haAddr(), Lease: r.cfg.Timings.LeaseExpire, Renew: r.cfg.Timings.LeaseRenew},
@@ -105,8 +105,8 @@ func (e elector) Fence() { e.r.fence() }
 func (e elector) Report() (lastEpoch, end int64) { return e.r.report() }
 
 // Follow implements ha.Duties.
-func (e elector) Follow(epoch, master int64, addr string) {
-	if err := e.r.follow(epoch, master, addr); err != nil {
+func (e elector) Follow(epoch, master int64, addr string, lossEpoch int64) {
+	if err := e.r.follow(epoch, master, addr, lossEpoch); err != nil {
 		e.r.log.Error("cannot follow the master", "err", err)
 	}
 }
@@ -216,13 +216,13 @@ func (r *brokerRun) report() (lastEpoch, end int64) {
 }
 
 // follow begins the duty of a slave, under an epoch that the broker has promised.
-func (r *brokerRun) follow(epoch, master int64, addr string) error {
+func (r *brokerRun) follow(epoch, master int64, addr string, lossEpoch int64) error {
 	first, end := replicaLog{r}.Bounds()
 	f, err := ha.NewReceiver(ha.ReceiverConfig{
 		Cluster: r.cfg.Cluster, Group: r.cfg.Name, ID: r.cfg.ID, Incarnation: r.replica.incarnation(),
 		Log: replicaLog{r}, Promises: toldPromises{r.elections}, FromLastFile: r.cfg.SyncFromLastFile,
 		// A log that was acknowledged is given up only by a life that does not have it.
-		KeepOld: end >= first && !r.renounced.Load(),
+		KeepOld: end >= first && !r.renounced.Load(), LossEpoch: lossEpoch,
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			return r.cfg.Transport.DialStream(ctx, protocol.Dial{Node: r.node, Addr: addr})
 		},

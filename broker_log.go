@@ -60,10 +60,27 @@ func (l replicaLog) Beginning(lastFile bool) (position int64, state []byte, err 
 
 // Confirmed implements ha.SlaveLog.
 func (l replicaLog) Confirmed() int64 {
-	if l.r.cfg.Failover {
-		return l.r.store().Positions().Dispatched
+	if more := l.r.neverCut(); more != nil {
+		return max(more(), l.r.replica.confirmed.Load())
 	}
 	return l.r.replica.confirmed.Load()
+}
+
+// neverCut tells what this life of a member that elects knows not to be cut: what was
+// dispatched, and could be read. nil without elections.
+func (r *brokerRun) neverCut() func() int64 {
+	if !r.cfg.Failover {
+		return nil
+	}
+	return func() int64 { return r.store().Positions().Dispatched }
+}
+
+// giveUp forgets, with failover, what was confirmed behind a position.
+func (r *brokerRun) giveUp(behind int64) error {
+	if !r.cfg.Failover {
+		return nil
+	}
+	return r.replica.giveUp(behind)
 }
 
 // Append implements ha.SlaveLog.
@@ -94,10 +111,16 @@ func raise(v *atomic.Int64, to int64) {
 
 // Cut implements ha.SlaveLog.
 func (l replicaLog) Cut(ctx context.Context, last int64) error {
+	if err := l.r.giveUp(last); err != nil {
+		return err
+	}
 	return l.r.reopen(ctx, func(cfg *store.Config) error {
 		_, err := store.CutEnd(*cfg, last)
 		return err
 	}, func() {
+		if err := l.r.giveUp(last); err != nil { // it was read once more meanwhile
+			l.r.log.Error("what is confirmed was not persisted", "err", err)
+		}
 		if n := l.r.offsets.Clamp(l.r.store().MaxOffset); n > 0 {
 			l.r.log.Warn("committed offsets lay beyond what the log holds now and were lowered", "offsets", n)
 		}
@@ -113,11 +136,18 @@ func (l replicaLog) Begin(ctx context.Context, position int64, state []byte) err
 			return fmt.Errorf("the master says that the log begins at %d, but not how: %q: %w", position, clip(string(state)), store.ErrDamaged)
 		}
 	}
+	if err := l.r.giveUp(0); err != nil {
+		return err
+	}
 	return l.r.reopen(ctx, func(cfg *store.Config) error {
 		if err := store.Clear(*cfg); err != nil {
 			return err
 		}
 		cfg.Begin = b
 		return nil
-	}, func() {})
+	}, func() {
+		if err := l.r.giveUp(position - 1); err != nil { // it was read once more meanwhile
+			l.r.log.Error("what is confirmed was not persisted", "err", err)
+		}
+	})
 }

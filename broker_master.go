@@ -216,7 +216,11 @@ func (r *brokerRun) replicated(e ha.Event) {
 		r.events.emit(r.node, func(b EventBase) Event { return MasterLost{b, e.Addr, e.Err} })
 		r.wire.watch.changed(rolesChanged)
 	case ha.Truncated:
-		r.log.Warn("the end of the log was cut off, which the master does not have", "from", e.From, "to", e.To, "epoch", e.Epoch)
+		if e.Confirmed > 0 {
+			r.log.Warn("confirmed messages were cut off, which the master does not have: an operator had it elected without them", "from", e.From, "to", e.To, "epoch", e.Epoch, "confirmed", e.Confirmed)
+		} else {
+			r.log.Warn("the end of the log was cut off, which the master does not have", "from", e.From, "to", e.To, "epoch", e.Epoch)
+		}
 		r.events.emit(r.node, func(b EventBase) Event { return Truncated{b, e.From, e.To, e.Epoch} })
 	case ha.Restarted:
 		r.renounced.Store(false)

@@ -16,7 +16,7 @@ import (
 // replica is what a broker has to remember as a member of its group, beside its log.
 type replica struct {
 	file      *statefile.File
-	confirmed atomic.Int64 // what must not be cut off its log, without failover
+	confirmed atomic.Int64 // what must not be cut off its log; with failover, what former lives knew of that, or more
 
 	mu    sync.Mutex // guards the rest; one save at a time, held over its file calls
 	saved replicaState
@@ -27,7 +27,7 @@ type replicaState struct {
 	// Epoch is the highest that the broker knows of, without failover: no master of a
 	// lower one is followed.
 	Epoch int64 `json:"epoch,omitempty"`
-	// Confirmed is a position up to which the log must not be cut, without failover.
+	// Confirmed is a position up to which the log must not be cut.
 	Confirmed int64 `json:"confirmed,omitempty"`
 
 	Failover *ha.ReplicaState `json:"failover,omitempty"` // nil without
@@ -59,8 +59,9 @@ func (b *Broker) openReplica() (*replica, error) {
 }
 
 // nextLife begins a life in a group with failover. synced tells that what was
-// acknowledged had been synced, fresh that the log was made just now.
-func (r *replica) nextLife(synced, fresh bool) (ha.ReplicaState, error) {
+// acknowledged had been synced, fresh that the log was made just now; end is its end,
+// which may be lower than it was.
+func (r *replica) nextLife(synced, fresh bool, end int64) (ha.ReplicaState, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	boot := bootID()
@@ -68,6 +69,8 @@ func (r *replica) nextLife(synced, fresh bool) (ha.ReplicaState, error) {
 	life := ha.NextLife(r.saved.Failover, newIncarnation(), kept && !fresh)
 	s := r.saved
 	s.Failover, s.Boot, s.Closed = &life, boot, false
+	s.Confirmed = min(s.Confirmed, end)
+	r.confirmed.Store(s.Confirmed)
 	return life, r.saveLocked(s)
 }
 
@@ -117,15 +120,32 @@ func (r *replica) losePower() error {
 	return r.saveLocked(s)
 }
 
-// persist saves what is confirmed.
-func (r *replica) persist() error {
+// persist saves what is confirmed; more, when not nil, is what is known beside.
+func (r *replica) persist(more func() int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if more != nil {
+		raise(&r.confirmed, more())
+	}
 	if r.confirmed.Load() == r.saved.Confirmed {
 		return nil
 	}
 	s := r.saved
 	s.Confirmed = r.confirmed.Load()
+	return r.saveLocked(s)
+}
+
+// giveUp forgets what was confirmed behind a position, durably: the log is about to be cut
+// there, or was.
+func (r *replica) giveUp(behind int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.saved
+	s.Confirmed = min(r.confirmed.Load(), behind)
+	r.confirmed.Store(s.Confirmed)
+	if s.Confirmed == r.saved.Confirmed {
+		return nil
+	}
 	return r.saveLocked(s)
 }
 

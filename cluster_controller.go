@@ -3,7 +3,6 @@ package pocketmq
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -30,11 +29,14 @@ type controller struct {
 	config    ha.ControllerConfig
 	file      *statefile.File
 	events    *emitter
+	watch     *groupWatch
 	log       *slog.Logger
 
 	mu   sync.Mutex // guards what follows
 	addr string     // where it listens, or did
 	run  *controllerRun
+
+	losses int // unclean elections that were told; of the goroutine of the run
 }
 
 // controllerRun is one life of a controller.
@@ -48,7 +50,7 @@ func (c *Cluster) newController(g BrokerGroup, t Timings) *controller {
 	return &controller{
 		group: g.Name, transport: c.transport, config: ha.ControllerConfig{Lease: t.LeaseExpire, Renew: t.LeaseRenew, First: protocol.MasterID},
 		file:   statefile.New(filepath.Join(c.dir, controllerFolder, g.Name+".json"), c.throwaway),
-		events: c.wire.events, log: c.log.With("node", controllerNode(g.Name)),
+		events: c.wire.events, watch: c.wire.watch, log: c.log.With("node", controllerNode(g.Name)),
 	}
 }
 
@@ -69,6 +71,7 @@ func (c *controller) start(ctx context.Context) error {
 	}
 	c.addr = l.Addr().String()
 	run := &controllerRun{server: server}
+	c.losses = len(server.State().Losses)
 	ctx, run.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	run.loop.Go(func() {
 		if err := server.Serve(ctx, l); err != nil {
@@ -91,6 +94,7 @@ func (c *controller) stop() bool {
 	}
 	run.cancel()
 	run.loop.Wait()
+	c.watch.changed(rolesChanged)
 	return true
 }
 
@@ -107,6 +111,12 @@ func (c *controller) happened(e ha.ControllerEvent) {
 		c.log.Error("the controller cannot store its state: nobody is elected meanwhile", "err", e.Err)
 		return
 	}
+	defer c.watch.changed(rolesChanged)
+	for _, l := range e.State.Losses[min(c.losses, len(e.State.Losses)):] {
+		c.log.Error("a broker was elected that may lack what was acknowledged", "broker", nodeName(c.group, l.ID), "epoch", l.Epoch)
+		c.events.emit(controllerNode(c.group), func(b EventBase) Event { return UncleanElection{b, c.group, l.ID, l.Epoch} })
+	}
+	c.losses = len(e.State.Losses)
 	if e.Lost > 0 {
 		c.log.Error("a broker knows of a later epoch than the controller, whose state was lost: an operator has to choose the master", "epoch", e.Lost)
 		return
@@ -165,81 +175,6 @@ func (c *Cluster) startController(ctx context.Context, g BrokerGroup) error {
 	c.mu.Lock()
 	c.controllers[g.Name] = ctl
 	c.mu.Unlock()
-	return nil
-}
-
-// Elect makes a member the master of its group, if the rules allow it: it has to be one
-// that has everything that was acknowledged. It returns when it is master and every name
-// server that can be reached knows that; when ctx ends before, the error says what is
-// missing. Sends wait until it has as many slaves in sync as they need. Errors:
-// ErrNotMaster with the reason when it cannot be, or when another one was elected
-// because it did not answer; ErrNotFound; ErrUnreachable while the controller is not
-// running; that of ctx. Java:
-// ELECT_MASTER with designateElect.
-func (c *Cluster) Elect(ctx context.Context, group string, id int64) error {
-	return c.elect(ctx, group, id, false)
-}
-
-// ElectUnclean makes a member the master of its group although messages that were
-// acknowledged may be lost by it: for when those who have them will not come back. It is
-// told by the event UncleanElection, and as an error in the log. Java:
-// enableElectUncleanMaster.
-func (c *Cluster) ElectUnclean(ctx context.Context, group string, id int64) error {
-	return c.elect(ctx, group, id, true)
-}
-
-func (c *Cluster) elect(ctx context.Context, group string, id int64, unclean bool) error {
-	if err := c.life.use(); err != nil {
-		return err
-	}
-	ctl := c.controllerOf(group)
-	if ctl == nil {
-		return fmt.Errorf("group %s has no controller (BrokerConfig.Failover): %w", group, ErrNotFound)
-	}
-	ctl.mu.Lock()
-	run := ctl.run
-	ctl.mu.Unlock()
-	if run == nil {
-		return fmt.Errorf("the controller of %s is not running: %w", group, ErrUnreachable)
-	}
-	err := run.server.Designate(ctx, id, unclean)
-	if errors.Is(err, ha.ErrNotDesignated) {
-		return fmt.Errorf("%w: %w", err, ErrNotMaster)
-	}
-	if err != nil {
-		return err
-	}
-	epoch := run.server.State().Epoch
-	if unclean {
-		ctl.log.Error("an operator has a broker elected that may lack what was acknowledged", "broker", nodeName(group, id), "epoch", epoch)
-		c.wire.events.emit(controllerNode(group), func(b EventBase) Event { return UncleanElection{b, group, id, epoch} })
-	}
-	var other int64
-	var missing string
-	err = c.awaitRole(ctx, func() bool {
-		if s := run.server.State(); s.MasterEpoch >= epoch && s.Master != id {
-			other = s.MasterEpoch
-			return true
-		}
-		b := c.Broker(group, id)
-		switch {
-		case b == nil || b.life.use() != nil:
-			missing = "run"
-		case b.Role() != RoleMaster:
-			missing = "become master"
-		case !b.run.Load().announced.Load():
-			missing = "register as master with the name servers"
-		default:
-			return true
-		}
-		return false
-	})
-	switch {
-	case err != nil:
-		return fmt.Errorf("elected under epoch %d, but %s has yet to %s: %w", epoch, nodeName(group, id), missing, err)
-	case other > 0:
-		return fmt.Errorf("broker %s did not answer in time, and another one was elected, under epoch %d: %w", nodeName(group, id), other, ErrNotMaster)
-	}
 	return nil
 }
 

@@ -79,8 +79,9 @@ type Elected struct {
 	Epoch int64
 }
 
-// UncleanElection: Cluster.ElectUnclean makes a broker the master of its group although
-// messages that were acknowledged may be lost by it. Its node is the group's controller.
+// UncleanElection: a broker has become the master of its group although messages that
+// were acknowledged may be lost by it, see Cluster.ElectUnclean. Its node is the group's
+// controller.
 type UncleanElection struct {
 	EventBase
 	Broker string // the group

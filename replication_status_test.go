@@ -185,9 +185,9 @@ func TestElectRefusesWhoLacksSomething(t *testing.T) {
 		time.Sleep(20 * time.Second) // it is out of the set
 		inTheEnd(t, p, 11)
 		err := c.Elect(t.Context(), "broker-a", 2)
-		require.ErrorIs(t, err, pocketmq.ErrNotMaster)
+		require.ErrorIs(t, err, pocketmq.ErrUnreachable)
 		t.Log(err)
-		assert.ErrorIs(t, c.Elect(t.Context(), "broker-a", 7), pocketmq.ErrNotMaster)
+		assert.ErrorIs(t, c.Elect(t.Context(), "broker-a", 7), pocketmq.ErrNotFound)
 		assert.ErrorIs(t, c.Elect(t.Context(), "broker-x", 0), pocketmq.ErrNotFound)
 		assert.Equal(t, int64(0), masterOf(c), "it goes on")
 

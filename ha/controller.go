@@ -47,12 +47,15 @@ type ControllerState struct {
 	MasterEpoch int64 `json:"masterEpoch"` // of the last confirmation
 	Master      int64 `json:"master"`      // who has confirmed last; its lease may run still
 	Pending     int64 `json:"pending"`
+	// PendingUnclean: Pending may lack what was answered; an operator wants it so.
+	PendingUnclean bool `json:"pendingUnclean,omitempty"`
 	// Set is the in-sync set: all that was ever answered is on each of its members,
 	// but those that are unclean.
 	Set      []int64        `json:"set"`
 	SetEpoch int64          `json:"setEpoch"` // grows with each change of Set
 	Replicas []ReplicaEntry `json:"replicas"` // sorted by id
-	// Losses are the elections by which an operator gave up answered messages.
+	// Losses are the elections by which an operator gave up answered messages: those
+	// that were confirmed.
 	Losses []Loss `json:"losses,omitempty"`
 }
 
@@ -115,6 +118,7 @@ type Controller struct {
 	since    time.Time           // of the phase
 	asked    time.Time           // when promises were last asked for, or Pending told
 	wanted   int64               // whom an operator wants elected under Epoch
+	unclean  bool                // even if it lacks what was answered
 	failed   map[int64]bool      // who resigned, or could not be promoted, in its present life
 	begun    time.Time
 	lost     int64 // the highest epoch above Epoch that a replica knows of; 0: none
@@ -134,6 +138,11 @@ func NewController(now time.Time, cfg ControllerConfig, state *ControllerState) 
 			return nil, err
 		}
 		c.state = state.clone()
+		if c.state.PendingUnclean {
+			// Who ordered that asked a former life, and cannot withdraw it any more.
+			c.state.Epoch++
+			c.state.Pending, c.state.PendingUnclean = NoReplica, false
+		}
 	}
 	return c, nil
 }
@@ -152,6 +161,9 @@ func (c *Controller) Step(now time.Time, m Message) Output {
 	switch m.Kind {
 	case MessageDesignate:
 		c.designate(now, m, &out)
+		return out
+	case MessageWithdraw:
+		c.withdraw(now, m, &out)
 		return out
 	case MessageRegister, MessageRenew, MessageAlter, MessagePromised, MessageConfirmed, MessageResigned:
 	default:
@@ -342,6 +354,12 @@ func (c *Controller) confirmed(now time.Time, m Message, out *Output) {
 	switch {
 	case c.isMaster(m.From, m.Epoch): // a copy
 	case m.Epoch == c.state.Epoch && m.From == c.state.Pending:
+		if c.state.PendingUnclean {
+			// The operator's word against rule 4. That it happened stays for good.
+			c.state.Losses = append(c.state.Losses, Loss{Epoch: m.Epoch, ID: m.From})
+			c.state.PendingUnclean = false
+			c.entry(m.From).Unclean = false
+		}
 		// Rule 4: only now the set is the new master alone.
 		c.state.Master, c.state.MasterEpoch, c.state.Pending = m.From, m.Epoch, NoReplica
 		c.state.Set = []int64{m.From}
@@ -371,43 +389,13 @@ func (c *Controller) resigned(now time.Time, m Message, out *Output) {
 	c.elect(now, out)
 }
 
-// designate begins an election for an operator.
-func (c *Controller) designate(now time.Time, m Message, out *Output) {
-	e := c.entry(m.ID)
-	switch {
-	case c.lost > 0 && !m.Unclean:
-		c.answer(out, m, RefusedLost)
-		return
-	case e == nil || !m.Unclean && !c.canBeElected(m.ID):
-		c.answer(out, m, RefusedMember)
-		return
-	case m.Unclean:
-		// It may lack what was answered: the operator's word against rule 4. That it
-		// happened stays in the state for good.
-		if c.lost > 0 {
-			c.state.Epoch, c.lost = max(c.state.Epoch, c.lost), 0
-			c.leaseFrom, c.leaseOver = now, false // whoever is master by a state that is lost
-		}
-		c.state.Set = []int64{m.ID}
-		c.state.SetEpoch++
-		e.Unclean = false
-		c.state.Losses = append(c.state.Losses, Loss{Epoch: c.state.Epoch + 1, ID: m.ID})
-	case m.ID == c.state.Master && c.state.Epoch == c.state.MasterEpoch:
-		c.answer(out, m, "")
-		return
-	}
-	c.elect(now, out)
-	c.wanted = m.ID
-	c.answer(out, m, "")
-	c.goOn(now, out)
-}
-
 // elect begins an election under a new epoch, which is stored before anyone is told.
 func (c *Controller) elect(now time.Time, out *Output) {
 	c.state.Epoch++
 	c.state.Pending = NoReplica
 	clear(c.promised)
-	c.wanted = NoReplica
+	c.state.PendingUnclean = false
+	c.wanted, c.unclean = NoReplica, false
 	c.since, c.asked = now, time.Time{}
 	c.store(out)
 }
@@ -430,13 +418,16 @@ func (c *Controller) goOn(now time.Time, out *Output) {
 
 // vote asks for promises, and decides when there are enough.
 func (c *Controller) vote(now time.Time, out *Output) {
+	if c.unclean && !c.lives(now, c.wanted) {
+		c.elect(now, out) // the order is over: by the rules again
+	}
 	best, waiting := c.best(now)
 	over := now.Sub(c.since) >= c.cfg.Renew
 	switch {
 	case best == NoReplica, waiting && !over, !c.isLeaseOver(now):
 	case c.failed[best] && now.Sub(c.since) < c.cfg.Lease: // nobody else; not at once again
 	default:
-		c.state.Pending = best
+		c.state.Pending, c.state.PendingUnclean = best, c.unclean
 		c.since, c.asked = now, time.Time{}
 		if c.lacks(guardPending) {
 			c.state.Set = []int64{best}
@@ -450,7 +441,7 @@ func (c *Controller) vote(now time.Time, out *Output) {
 	}
 	c.asked = now
 	for _, e := range c.state.Replicas {
-		if _, done := c.promised[e.ID]; !done && c.canBeElected(e.ID) {
+		if _, done := c.promised[e.ID]; !done && (c.canBeElected(e.ID) || c.unclean && e.ID == c.wanted) {
 			out.Send = append(out.Send, Message{Kind: MessagePromise, From: NoReplica, To: e.ID, Incarnation: e.Incarnation, Epoch: c.state.Epoch})
 		}
 	}
@@ -460,6 +451,12 @@ func (c *Controller) vote(now time.Time, out *Output) {
 // one that lives is waited for.
 func (c *Controller) best(now time.Time) (best int64, waiting bool) {
 	best = NoReplica
+	if c.unclean {
+		if _, done := c.promised[c.wanted]; !done {
+			return NoReplica, true
+		}
+		return c.wanted, false
+	}
 	for _, e := range c.state.Replicas {
 		if !c.canBeElected(e.ID) {
 			continue
@@ -565,6 +562,9 @@ func (c *Controller) view(to int64) Message {
 	}
 	if c.state.Epoch == c.state.MasterEpoch && c.state.Epoch > 0 {
 		v.Master, v.MasterEpoch, v.Addr = c.state.Master, c.state.MasterEpoch, c.entry(c.state.Master).Addr
+		if n := len(c.state.Losses); n > 0 {
+			v.LossEpoch = c.state.Losses[n-1].Epoch
+		}
 	}
 	return v
 }
@@ -605,6 +605,8 @@ func (s *ControllerState) check() error {
 		return fail("epochs that do not grow")
 	case s.Pending != NoReplica && (!known(s.Pending) || s.Epoch == s.MasterEpoch):
 		return fail("an elected replica without an election")
+	case s.PendingUnclean && s.Pending == NoReplica:
+		return fail("an unclean election of nobody")
 	case s.MasterEpoch > 0 != (s.Master != NoReplica) || s.Master != NoReplica && !known(s.Master):
 		return fail("a master nobody knows")
 	case s.Epoch > 0 && len(s.Set) == 0:

@@ -39,21 +39,26 @@ type ControllerEvent struct {
 // ControllerServer serves a [Controller] to the replicas of its group. Safe for
 // concurrent use.
 type ControllerServer struct {
-	cfg   ControllerServerConfig
-	inbox chan Message
-	calls chan designation
-	state atomic.Pointer[ControllerState] // that is stored
-	conns atomic.Int64
+	cfg     ControllerServerConfig
+	inbox   chan Message
+	orders  chan order
+	stopped chan struct{}                   // closed when Serve has ended
+	state   atomic.Pointer[ControllerState] // that is stored
+	conns   atomic.Int64
 
 	mu    sync.Mutex               // guards what follows
 	peers map[int64]*controllerEnd // the newest connection on which a replica has spoken
 }
 
-// designation is an operator's call.
-type designation struct {
-	id      int64
-	unclean bool
-	done    chan error // capacity 1
+// order is what an operator wants.
+type order struct {
+	message Message
+	done    chan orderDone // capacity 1
+}
+
+type orderDone struct {
+	epoch int64
+	err   error
 }
 
 // controllerEnd is the controller's end of a connection to a replica.
@@ -65,7 +70,7 @@ type controllerEnd struct {
 // [ErrBadState], those of the store.
 func NewControllerServer(cfg ControllerServerConfig) (*ControllerServer, error) {
 	s := &ControllerServer{
-		cfg: cfg, inbox: make(chan Message), calls: make(chan designation), peers: make(map[int64]*controllerEnd),
+		cfg: cfg, inbox: make(chan Message), orders: make(chan order), stopped: make(chan struct{}), peers: make(map[int64]*controllerEnd),
 	}
 	state, err := cfg.Store.Load()
 	if err != nil {
@@ -85,29 +90,49 @@ func (s *ControllerServer) publish(state ControllerState) { s.state.Store(&state
 func (s *ControllerServer) State() *ControllerState { return s.state.Load() }
 
 // Designate has a replica elected, if the rules allow it; unclean: even if answered
-// messages are lost by it. It returns when the election has begun, not when it has
-// ended. Errors: ErrNotDesignated with the reason, that of ctx, [ErrStopped].
-func (s *ControllerServer) Designate(ctx context.Context, id int64, unclean bool) error {
-	d := designation{id: id, unclean: unclean, done: make(chan error, 1)}
-	select {
-	case s.calls <- d:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	select {
-	case err := <-d.done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+// messages are lost by it. It returns when the election has begun, and under which epoch,
+// not when it has ended. The order is over when a later epoch begins, with the life of
+// the controller, and by Withdraw. Errors: ErrNotDesignated with the reason, a
+// [NotDesignatedError]; that of ctx, of which nothing is left in force; [ErrStopped]; those
+// of the store.
+func (s *ControllerServer) Designate(ctx context.Context, id int64, unclean bool) (epoch int64, err error) {
+	return s.order(ctx, Message{Kind: MessageDesignate, From: NoReplica, To: NoReplica, ID: id, Unclean: unclean})
 }
 
-// ErrNotDesignated means that a replica was not made master as an operator has asked.
-var ErrNotDesignated = errors.New("not designated")
+// Withdraw takes an order back that Designate has given under an epoch. taken: it was
+// carried out before, and the replica is master. Otherwise it never will be. Errors:
+// [ErrStopped], with whose life the order is over, too; those of the store.
+func (s *ControllerServer) Withdraw(id, epoch int64) (taken bool, err error) {
+	_, err = s.order(context.Background(), Message{Kind: MessageWithdraw, From: NoReplica, To: NoReplica, ID: id, Epoch: epoch})
+	var why *NotDesignatedError
+	if errors.As(err, &why) && why.Why == RefusedTaken {
+		return true, nil
+	}
+	return false, err
+}
+
+// order carries out what an operator wants. Once it is with the controller it is waited
+// for: what becomes of it is to be known.
+func (s *ControllerServer) order(ctx context.Context, m Message) (int64, error) {
+	o := order{message: m, done: make(chan orderDone, 1)}
+	select {
+	case s.orders <- o:
+	case <-s.stopped:
+		return 0, fmt.Errorf("ha: the controller: %w", ErrStopped)
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	d := <-o.done
+	return d.epoch, d.err
+}
+
+// Stopped is closed when Serve has ended.
+func (s *ControllerServer) Stopped() <-chan struct{} { return s.stopped }
 
 // Serve takes the connections of replicas until ctx ends, or the listener fails, which
-// it returns. It closes the listener, and returns when all connections have ended.
+// it returns. It closes the listener, and returns when all connections have ended. It is called once.
 func (s *ControllerServer) Serve(ctx context.Context, l net.Listener) error {
+	defer close(s.stopped)
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // Accept returns its error
@@ -270,22 +295,26 @@ func (s *ControllerServer) live(ctx context.Context) error {
 			due = timer.C
 		}
 		var out Output
-		var call *designation
+		var call *order
 		select {
 		case <-ctx.Done():
 			return nil
 		case m := <-s.inbox:
 			out = c.Step(time.Now(), m)
-		case d := <-s.calls:
-			call = &d
-			out = c.Step(time.Now(), Message{Kind: MessageDesignate, From: NoReplica, To: NoReplica, ID: d.id, Unclean: d.unclean})
+		case o := <-s.orders:
+			if o.message.Kind == MessageDesignate && c.knows(o.message.ID) && s.isGone(o.message.ID) {
+				o.done <- orderDone{err: &NotDesignatedError{o.message.ID, RefusedAbsent}}
+				continue
+			}
+			call = &o
+			out = c.Step(time.Now(), o.message)
 		case <-due:
 			out = c.Tick(time.Now())
 		}
 		if out.State != nil {
 			if err := s.cfg.Store.Save(*out.State); err != nil {
 				if call != nil {
-					call.done <- err
+					call.done <- orderDone{err: err}
 				}
 				return err
 			}
@@ -299,16 +328,24 @@ func (s *ControllerServer) live(ctx context.Context) error {
 	}
 }
 
+// isGone tells whether a replica that the controller has heard of in this life is not
+// connected.
+func (s *ControllerServer) isGone(id int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.peers[id] == nil
+}
+
 // send gives messages to whom they are for.
-func (s *ControllerServer) send(list []Message, call *designation) {
+func (s *ControllerServer) send(list []Message, call *order) {
 	for _, m := range list {
 		if m.To == NoReplica {
 			if call != nil {
-				var err error
+				done := orderDone{epoch: m.Epoch}
 				if m.Refusal != "" {
-					err = fmt.Errorf("ha: replica %d: %s: %w", call.id, m.Refusal, ErrNotDesignated)
+					done.err = &NotDesignatedError{call.message.ID, m.Refusal}
 				}
-				call.done <- err
+				call.done <- done
 				call = nil
 			}
 			continue
@@ -323,8 +360,5 @@ func (s *ControllerServer) send(list []Message, call *designation) {
 		case end.out <- m:
 		default:
 		}
-	}
-	if call != nil {
-		call.done <- nil
 	}
 }

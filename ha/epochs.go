@@ -161,3 +161,17 @@ func epochsText(list []Epoch) string {
 	}
 	return b.String()
 }
+
+// GivenUp tells whether a slave may cut off records that were confirmed to it, the last
+// of them at a position: whether they are older than the last election by which an
+// operator gave up what the elected did not have, of epoch lossEpoch, and that one is not
+// later than its master's epoch. What was confirmed since then has to be there.
+func GivenUp(mine []Epoch, confirmed, lossEpoch, masterEpoch int64) bool {
+	of := int64(0)
+	for _, e := range mine {
+		if e.First <= confirmed {
+			of = e.Number
+		}
+	}
+	return of < lossEpoch && lossEpoch <= masterEpoch
+}

@@ -48,6 +48,8 @@ type MasterDisconnected struct {
 type Truncated struct {
 	From, To int64 // last position before, and after
 	Epoch    int64 // of the master
+	// Confirmed is how many of the records were confirmed: an operator has given them up.
+	Confirmed int64
 }
 
 // Restarted: this slave's log was dropped and begins anew at a position.

@@ -42,8 +42,12 @@ const (
 	// MessageResigned: From does not serve under Epoch any more, or never will.
 	MessageResigned MessageKind = "resigned"
 	// MessageDesignate: an operator wants ID to become master; Unclean: even if
-	// answered messages are lost by it. Answered by MessageState.
+	// answered messages are lost by it. Answered by MessageState, with the epoch of
+	// the order.
 	MessageDesignate MessageKind = "designate"
+	// MessageWithdraw: an operator wants ID no more, as ordered under Epoch. Answered by
+	// MessageState; RefusedTaken: it is master already.
+	MessageWithdraw MessageKind = "withdraw"
 
 	// MessageState: what the controller has stored. It says what it answers, Refusal
 	// tells why not, and Leased that a lease runs from Stamp on.
@@ -72,8 +76,16 @@ const (
 	// RefusedSetEpoch: the set has changed since.
 	RefusedSetEpoch Refusal = "set epoch"
 	// RefusedMember: a set without the master, or with replicas that are not known in
-	// this life; a designated replica that cannot be elected.
+	// this life.
 	RefusedMember Refusal = "member"
+	// RefusedAbsent: a designated replica was not heard of, or not for long.
+	RefusedAbsent Refusal = "absent"
+	// RefusedUnclean: a designated replica may have lost what it had acknowledged.
+	RefusedUnclean Refusal = "unclean"
+	// RefusedOutside: a designated replica is not in the in-sync set.
+	RefusedOutside Refusal = "outside"
+	// RefusedTaken: what is to be withdrawn has happened.
+	RefusedTaken Refusal = "taken"
 )
 
 // Message is what replicas and their controller tell each other. Fields that a kind
@@ -109,6 +121,9 @@ type Message struct {
 	Answers MessageKind `json:"answers,omitempty"`
 	Refusal Refusal     `json:"refusal,omitempty"`
 	Leased  bool        `json:"leased,omitempty"`
+	// LossEpoch is the epoch of the last election by which an operator gave up answered
+	// messages; 0: there was none.
+	LossEpoch int64 `json:"lossEpoch,omitempty"`
 	// Base is the version of the set that a refused change stands on.
 	Base int64 `json:"base,omitempty"`
 }
@@ -187,7 +202,7 @@ func (m *Message) check() error {
 		if !fromReplica || toReplica || m.Incarnation == 0 {
 			return fail("it goes from a replica, in one life of it, to the controller")
 		}
-	case MessageDesignate:
+	case MessageDesignate, MessageWithdraw:
 		if fromReplica || toReplica || m.ID < 0 {
 			return fail("it goes from an operator to the controller and names a replica")
 		}
@@ -202,7 +217,7 @@ func (m *Message) check() error {
 	default:
 		return fail("there is no such kind")
 	}
-	for _, n := range []int64{m.Epoch, m.Seen, m.LastEpoch, m.End, m.MasterEpoch, m.SetEpoch, m.Base, int64(m.Stamp)} {
+	for _, n := range []int64{m.Epoch, m.Seen, m.LastEpoch, m.End, m.MasterEpoch, m.SetEpoch, m.Base, m.LossEpoch, int64(m.Stamp)} {
 		if n < 0 || n > maxNumber {
 			return fail("an epoch, a version, a position or a time that cannot be")
 		}

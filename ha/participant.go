@@ -19,8 +19,8 @@ type Duties interface {
 	// Report is the last epoch and the end of the log.
 	Report() (lastEpoch, end int64)
 	// Follow makes it a slave, of the master at addr. Whatever is in the way is tried
-	// again by itself.
-	Follow(epoch, master int64, addr string)
+	// again by itself. lossEpoch is as in ReceiverConfig.
+	Follow(epoch, master int64, addr string, lossEpoch int64)
 	// Prepare carries out a step of a promotion: see DoCutTail and the following.
 	Prepare(ctx context.Context, step Do, epoch int64) error
 	// Serve makes it master.
@@ -234,7 +234,7 @@ func (p *Participant) do(ctx context.Context, a Action) {
 		lastEpoch, end := d.Report()
 		p.step(func(r *Replica) Ready { return r.Reported(a.Epoch, lastEpoch, end) })
 	case DoFollow:
-		d.Follow(a.Epoch, a.Master, a.Addr)
+		d.Follow(a.Epoch, a.Master, a.Addr, a.LossEpoch)
 	case DoCutTail, DoBeginEpoch, DoDispatch, DoClamp:
 		err := d.Prepare(ctx, a.Do, a.Epoch)
 		p.step(func(r *Replica) Ready { return r.Done(time.Now(), a.Epoch, a.Do, err) })

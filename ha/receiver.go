@@ -31,6 +31,10 @@ type ReceiverConfig struct {
 	// KeepOld: a log that is too far behind is kept as it is, and the slave refuses to
 	// follow, instead of beginning anew where the master's log begins.
 	KeepOld bool
+	// LossEpoch is the epoch of the last election by which an operator gave up what the
+	// elected did not have, as the group's controller says; 0: there was none. What is
+	// older may be cut off although it was confirmed, see [GivenUp].
+	LossEpoch int64
 
 	Heartbeat     time.Duration // DefaultHeartbeat; Java: haSendHeartbeatInterval
 	Housekeeping  time.Duration // DefaultHousekeeping; Java: haHousekeepingInterval
@@ -320,8 +324,9 @@ func (f *follower) agree(ctx context.Context, mine *slaveHello) error {
 	}
 	keep, parted := Diverge(m.epochs, m.first, m.end, mine.epochs, mine.end)
 	confirmed := cfg.Log.Confirmed()
+	givenUp := GivenUp(mine.epochs, confirmed, cfg.LossEpoch, m.epoch)
 	switch {
-	case errors.Is(parted, ErrTooFarBehind) && !cfg.KeepOld && m.begin > mine.first && confirmed < m.begin:
+	case errors.Is(parted, ErrTooFarBehind) && !cfg.KeepOld && m.begin > mine.first && (confirmed < m.begin || givenUp):
 		keep = 0
 	case parted != nil:
 		return parted
@@ -339,7 +344,11 @@ func (f *follower) agree(ctx context.Context, mine *slaveHello) error {
 		}
 		keep = common
 	}
+	lost := int64(0)
 	if parted == nil && (keep < confirmed && keep > 0 || keep == 0 && confirmed >= max(mine.first, 1)) {
+		lost = confirmed - keep
+	}
+	if lost > 0 && !givenUp {
 		return fmt.Errorf("ha: the log of the master at %s, of epoch %d, has records up to %d in common with this one, whose first %d are confirmed; find out which of the replicas has them, and make it master: %w", f.wire.peer(), m.epoch, keep, confirmed, ErrConfirmedMissing)
 	}
 	// Before the first ack under it. From here on no other master is followed.
@@ -358,7 +367,7 @@ func (f *follower) agree(ctx context.Context, mine *slaveHello) error {
 		}
 		f.end = keep
 		if keep < mine.end {
-			cfg.OnEvent(Truncated{From: mine.end, To: keep, Epoch: m.epoch})
+			cfg.OnEvent(Truncated{From: mine.end, To: keep, Epoch: m.epoch, Confirmed: lost})
 		}
 	}
 	return f.checkEnd()

@@ -83,7 +83,8 @@ const (
 	DoFence Do = iota
 	// DoReport: read the last epoch and the end of the log, and call [Replica.Reported].
 	DoReport
-	// DoFollow: be the slave of Master at Addr, under Epoch.
+	// DoFollow: be the slave of Master at Addr, under Epoch; LossEpoch is as in
+	// [ReceiverConfig].
 	DoFollow
 	// DoCutTail, DoBeginEpoch, DoDispatch, DoClamp: the steps of a promotion, each
 	// durable, each followed by [Replica.Done]: cut an incomplete record off the end
@@ -111,6 +112,8 @@ type Action struct {
 	Addr     string
 	Set      []Member
 	SetEpoch int64
+	// LossEpoch is not above Epoch.
+	LossEpoch int64
 }
 
 // Ready is what has to be done after a step of a [Replica], in this order.
@@ -478,7 +481,7 @@ func (r *Replica) follow(m Message, out *Ready) {
 	r.see(m.MasterEpoch, out) // before the first ack under it
 	r.drop(out)
 	r.role, r.epoch, r.master, r.addr = RoleSlave, m.MasterEpoch, m.Master, m.Addr
-	out.Do = append(out.Do, Action{Do: DoFollow, Epoch: m.MasterEpoch, Master: m.Master, Addr: m.Addr})
+	out.Do = append(out.Do, Action{Do: DoFollow, Epoch: m.MasterEpoch, Master: m.Master, Addr: m.Addr, LossEpoch: m.LossEpoch})
 }
 
 func (r *Replica) serve(out *Ready, set []Member, setEpoch int64) {

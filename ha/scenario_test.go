@@ -315,8 +315,88 @@ func TestUncleanElectionIsAnOperatorsAndStaysOnRecord(t *testing.T) { // rule 4
 	clear(s.cut)
 	s.runFor(20 * time.Second)
 	require.Nil(t, s.master(), "who is left is not in the set")
-	s.ctl.output(s.ctl.c.Step(s.ctl.clock(), Message{Kind: MessageDesignate, From: NoReplica, To: NoReplica, ID: 1, Unclean: true}))
+	require.Positive(t, s.designate(1, true))
 	require.True(t, s.until(10*time.Second, func() bool { return s.master() == s.nodes[1] }))
 	epoch := s.nodes[1].epoch
 	assert.Equal(t, []Loss{{Epoch: epoch, ID: 1}}, s.ctl.stored.Losses)
+}
+
+func TestOthersFollowTheOneThatWasElectedUnclean(t *testing.T) { // rules 4 and 7
+	s := script(t, 3, true, guardNone)
+	require.Equal(t, 3, s.sends(s.nodes[0], 3))
+	s.isolate(s.nodes[2])
+	require.True(t, s.until(10*time.Second, func() bool { return s.inSync(2) }))
+	require.Equal(t, 3, s.sends(s.nodes[0], 3))
+	require.Equal(t, int64(6), s.nodes[1].disk.confirmed)
+	clear(s.cut)
+	s.cut[[2]int64{2, 0}] = true // it does not catch up
+	s.runFor(2 * time.Second)
+	epoch := s.designate(2, true)
+	require.Positive(t, epoch)
+	require.True(t, s.until(10*time.Second, func() bool { return s.master() == s.nodes[2] }))
+	assert.Equal(t, []Loss{{Epoch: epoch, ID: 2}}, s.ctl.stored.Losses)
+	s.runFor(2 * time.Second)
+	clear(s.cut)
+	require.True(t, s.until(10*time.Second, func() bool { return s.inSync(3) }), "they give up what they know to be confirmed")
+	assert.Equal(t, int64(3), s.nodes[0].disk.end())
+
+	assert.True(t, GivenUp([]Epoch{{1, 1}}, 6, epoch, epoch))
+	assert.True(t, GivenUp([]Epoch{{1, 1}}, 6, epoch, epoch+3), "by a later master, too")
+	assert.False(t, GivenUp([]Epoch{{1, 1}, {epoch, 4}}, 6, epoch, epoch+3), "what was confirmed since has to be there")
+	assert.False(t, GivenUp([]Epoch{{1, 1}}, 6, epoch, epoch-1), "the master is of a time before")
+	assert.False(t, GivenUp([]Epoch{{1, 1}}, 6, 0, epoch), "nobody was elected unclean")
+}
+
+func TestOrderThatIsWithdrawnIsNeverCarriedOut(t *testing.T) { // rule 4
+	for _, when := range []string{"asked", "pending", "restarted"} {
+		s := script(t, 3, true, guardNone)
+		s.isolate(s.nodes[2])
+		require.True(t, s.until(10*time.Second, func() bool { return s.inSync(2) }))
+		require.Equal(t, 3, s.sends(s.nodes[0], 3))
+		clear(s.cut)
+		s.cut[[2]int64{2, 0}] = true
+		s.runFor(2 * time.Second)
+		switch when {
+		case "asked":
+			s.cut[[2]int64{NoReplica, 2}] = true
+			epoch := s.designate(2, true)
+			require.Positive(t, epoch)
+			s.runFor(time.Second)
+			s.withdraw(2, epoch)
+		default:
+			epoch := s.designate(2, true)
+			require.True(t, s.until(10*time.Second, func() bool { return s.ctl.stored.Pending == 2 }))
+			if when == "pending" {
+				s.withdraw(2, epoch)
+			} else {
+				s.kill(s.ctl) // nobody can withdraw it any more
+				delete(s.orders, epoch)
+				s.startController()
+			}
+		}
+		assert.Empty(t, s.ctl.told.Refusal)
+		clear(s.cut)
+		m, _ := s.takesOver(t, s.nodes[2])
+		assert.NotEqual(t, s.nodes[2], m, when)
+		assert.Empty(t, s.ctl.stored.Losses)
+		require.True(t, s.until(20*time.Second, func() bool { return s.inSync(3) }), when)
+	}
+}
+
+func TestOrderForOneThatIsGoneIsRefused(t *testing.T) {
+	s := script(t, 3, true, guardNone)
+	s.kill(s.nodes[2])
+	s.runFor(10 * time.Second)
+	for _, unclean := range []bool{true, false} {
+		for _, id := range []int64{2, 7} {
+			assert.Zero(t, s.designate(id, unclean))
+			assert.Equal(t, RefusedAbsent, s.ctl.told.Refusal)
+		}
+	}
+	assert.Equal(t, s.nodes[0], s.master())
+	s.start(s.nodes[2])
+	s.cut[[2]int64{2, 0}] = true
+	s.runFor(2 * time.Second)
+	assert.Zero(t, s.designate(2, false))
+	assert.Equal(t, RefusedOutside, s.ctl.told.Refusal)
 }

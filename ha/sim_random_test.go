@@ -107,7 +107,7 @@ func (s *sim) trouble() {
 			}
 		})
 	}
-	switch s.rng.IntN(25) {
+	switch s.rng.IntN(27) {
 	case 0, 1, 2:
 		s.kill(n)
 		restart(1500)
@@ -154,9 +154,13 @@ func (s *sim) trouble() {
 		s.pause(s.ctl)
 		later(1500, func() { s.resume(s.ctl) })
 	case 20:
-		s.trace("an operator designates %d", n.id)
-		if s.ctl.up && !s.ctl.paused {
-			s.ctl.output(s.ctl.c.Step(s.ctl.clock(), Message{Kind: MessageDesignate, From: NoReplica, To: NoReplica, ID: n.id}))
+		s.designate(n.id, false)
+	case 25, 26:
+		// Answers that look at no lease are not what an unclean election can end.
+		if !s.cfg.leaseless {
+			if epoch := s.designate(n.id, true); epoch > 0 && s.rng.IntN(2) == 0 {
+				later(600, func() { s.withdraw(n.id, epoch) })
+			}
 		}
 	case 22, 23:
 		// The master cannot hear the controller, and an operator wants another one.
@@ -165,10 +169,7 @@ func (s *sim) trouble() {
 			s.trace("cut %v", [2]int64{NoReplica, m.id})
 			later(2500, func() { delete(s.cut, [2]int64{NoReplica, m.id}) })
 			later(300, func() {
-				if s.ctl.up && !s.ctl.paused {
-					s.trace("an operator designates %d", n.id)
-					s.ctl.output(s.ctl.c.Step(s.ctl.clock(), Message{Kind: MessageDesignate, From: NoReplica, To: NoReplica, ID: n.id}))
-				}
+				s.designate(n.id, false)
 			})
 		}
 	case 24:
@@ -232,7 +233,7 @@ func TestSimulatorFindsNothing(t *testing.T) {
 		t.Skip("guards are taken away in this build")
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // small worlds, soon gone
-	var oks, alone, unknown, elections, stuck int
+	var oks, alone, unknown, elections, unclean, stuck int
 	for seed := *simSeed; seed < *simSeed+uint64(*simCount); seed++ {
 		cfg := simFor(seed, guardNone)
 		if *simTrace {
@@ -243,9 +244,10 @@ func TestSimulatorFindsNothing(t *testing.T) {
 			t.Fatalf("seed %d: %v\nrepeat with: go test ./ha -run TestSimulatorFindsNothing -ha.seed %d -ha.count 1 -ha.trace", seed, s.violated, seed)
 		}
 		oks, alone, unknown, elections = oks+s.oks, alone+s.oksAsync, unknown+s.unknown, elections+s.elections
+		unclean += len(s.lossEpochs)
 		if !s.electable() {
 			stuck++
 		}
 	}
-	t.Logf("%d seeds: %d answered, %d alone, %d unknown, %d elections; %d ended with nobody clean in the set", *simCount, oks, alone, unknown, elections, stuck)
+	t.Logf("%d seeds: %d answered, %d alone, %d unknown, %d elections, %d of them unclean; %d ended with nobody clean in the set", *simCount, oks, alone, unknown, elections, unclean, stuck)
 }

@@ -172,6 +172,9 @@ type sim struct {
 	violated                          error
 	lastOK                            int64
 	quiet                             bool
+
+	orders     map[int64]int64 // of operators, by epoch: who may lack what was answered
+	lossEpochs []int64         // of unclean elections, as they were stored
 }
 
 type simTerm struct {
@@ -193,8 +196,9 @@ type simNode struct {
 	// Of the controller.
 	stored   *ControllerState
 	c        *Controller
-	failNext bool // the next write fails
-	crashes  bool // the write after which it crashes before anything is sent
+	failNext bool    // the next write fails
+	crashes  bool    // the write after which it crashes before anything is sent
+	told     Message // what it has told an operator last
 
 	// Of a replica.
 	disk    simDisk
@@ -226,6 +230,7 @@ type simOut struct {
 // receiving is a slave's side.
 type simIn struct {
 	master, epoch int64
+	lossEpoch     int64
 	addr          string
 	conn          ConnID // 0: not yet
 	heard         int64
@@ -250,6 +255,7 @@ func newSim(seed uint64, cfg simConfig) *sim {
 	s := &sim{
 		cfg: cfg, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)),
 		cut: make(map[[2]int64]bool), served: make(map[int64]*simTerm), registered: make(map[int64]int64), answered: make(map[int64]*simRecord),
+		orders: make(map[int64]int64),
 	}
 	for id := range cfg.replicas {
 		n := &simNode{s: s, id: int64(id), rate: 1 + (s.rng.Float64()-0.5)*0.04, clean: true}
@@ -358,7 +364,8 @@ func (s *sim) startController() {
 		return
 	}
 	c.guards = guardsWithout(s.cfg.guard)
-	n.c = c
+	state := c.State()
+	n.c, n.stored = c, &state
 	s.trace("controller begins life %d", n.life)
 	n.wake()
 }
@@ -402,6 +409,7 @@ func (n *simNode) output(o Output) {
 		default:
 			n.stored = o.State
 		}
+		s.checkLosses(o.State)
 		s.trace("stored epoch %d masterEpoch %d master %d pending %d set %v/%d", o.State.Epoch, o.State.MasterEpoch, o.State.Master, o.State.Pending, o.State.Set, o.State.SetEpoch)
 		if n.crashes {
 			n.crashes = false
@@ -411,7 +419,9 @@ func (n *simNode) output(o Output) {
 		}
 	}
 	for _, m := range o.Send {
-		if m.To != NoReplica { // else it is for the operator
+		if m.To == NoReplica {
+			n.told = m // it is for the operator
+		} else {
 			s.send(n, s.nodes[m.To], m)
 		}
 	}
@@ -598,7 +608,7 @@ func (n *simNode) perform(a Action) {
 			return // more has happened since
 		}
 		s.trace("node %d follows %d under epoch %d", n.id, a.Master, a.Epoch)
-		n.rcv = &simIn{master: a.Master, epoch: a.Epoch, addr: a.Addr, asked: -1}
+		n.rcv = &simIn{master: a.Master, epoch: a.Epoch, lossEpoch: a.LossEpoch, addr: a.Addr, asked: -1}
 		n.housekeeping()
 	case DoCutTail, DoDispatch, DoClamp:
 		n.ready(n.r.Done(n.clock(), a.Epoch, a.Do, nil))
@@ -644,6 +654,7 @@ func (n *simNode) serve(a Action) {
 	}
 	s.served[a.Epoch] = &simTerm{n, n.life}
 	s.topEpoch = max(s.topEpoch, a.Epoch)
+	s.forgive(n, a.Epoch)
 	s.checkElected(n)
 	n.rcv = nil
 	n.epoch = a.Epoch
@@ -770,7 +781,7 @@ func (n *simNode) welcomed(rcv *simIn, dial *simLane, epoch int64, conn ConnID, 
 	if keep > n.disk.end() {
 		return // the log of another life
 	}
-	if keep < n.disk.confirmed {
+	if keep < n.disk.confirmed && !GivenUp(n.disk.history(), n.disk.confirmed, rcv.lossEpoch, epoch) {
 		s.fail("node %d would cut to %d what is confirmed up to %d", n.id, keep, n.disk.confirmed)
 		return
 	}
@@ -1038,6 +1049,9 @@ func (s *sim) okAlone(n *simNode) {
 func (s *sim) noteConfirmed(n *simNode) {
 	c := min(n.in.Confirmed(), n.disk.end())
 	n.disk.confirmed = max(n.disk.confirmed, c)
+	if n.epoch < s.topLoss() {
+		return // nobody reads there any more: its lease has ended
+	}
 	for k := int64(len(s.confirmed)); k < c; k++ {
 		s.confirmed = append(s.confirmed, n.disk.log[k])
 	}

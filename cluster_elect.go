@@ -1,0 +1,117 @@
+package pocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pocketmq/pocketmq/ha"
+)
+
+// Elect makes a member the master of its group, if the rules allow it: it has to be one
+// that has everything that was acknowledged. It returns when it is master and every name
+// server that can be reached knows that; when ctx ends before, the error says what is
+// missing. Sends wait until it has as many slaves in sync as they need. Errors:
+// ErrNotMaster with the reason when it cannot be, or when another one was elected
+// because it did not answer; ErrUnreachable when it is not connected to its controller, or
+// that one is not running; ErrNotFound for a group or an id that the cluster does not
+// have; that of ctx, when it may become master still. Java: ELECT_MASTER with
+// designateElect.
+func (c *Cluster) Elect(ctx context.Context, group string, id int64) error {
+	return c.elect(ctx, group, id, false)
+}
+
+// ElectUnclean makes a member the master of its group although messages that were
+// acknowledged may be lost by it: for when those who have them will not come back. One
+// that has them all is elected as by Elect. Otherwise the event UncleanElection and an
+// error in the log tell of it once it has happened. Errors: those of Elect; after one,
+// that of ctx too, nothing of the order is in force. Java: enableElectUncleanMaster.
+func (c *Cluster) ElectUnclean(ctx context.Context, group string, id int64) error {
+	return c.elect(ctx, group, id, true)
+}
+
+func (c *Cluster) elect(ctx context.Context, group string, id int64, unclean bool) error {
+	if err := c.life.use(); err != nil {
+		return err
+	}
+	ctl := c.controllerOf(group)
+	if ctl == nil {
+		return fmt.Errorf("group %s has no controller (BrokerConfig.Failover): %w", group, ErrNotFound)
+	}
+	if c.Broker(group, id) == nil {
+		return fmt.Errorf("group %s has no broker %d: %w", group, id, ErrNotFound)
+	}
+	ctl.mu.Lock()
+	run := ctl.run
+	ctl.mu.Unlock()
+	if run == nil {
+		return fmt.Errorf("the controller of %s is not running: %w", group, ErrUnreachable)
+	}
+	epoch, err := run.server.Designate(ctx, id, unclean)
+	if err != nil {
+		return cannotElect(group, id, err)
+	}
+	err = c.awaitElected(ctx, run.server, group, id, epoch, unclean)
+	if !unclean || err == nil || errors.Is(err, ErrNotMaster) {
+		return err
+	}
+	// What was ordered is not to happen when nobody expects it any more.
+	taken, err2 := run.server.Withdraw(id, epoch)
+	switch {
+	case taken:
+		return nil // it has just become master
+	case err2 != nil && !errors.Is(err2, ha.ErrStopped): // else the order ended with the controller
+		return errors.Join(err, fmt.Errorf("controller of %s: %w", group, err2))
+	}
+	return fmt.Errorf("broker %s has not become master, and the order is withdrawn: %w", nodeName(group, id), err)
+}
+
+// cannotElect says of which member, and what can be done, when an election has not begun.
+func cannotElect(group string, id int64, err error) error {
+	var why *ha.NotDesignatedError
+	switch {
+	case errors.Is(err, ha.ErrStopped):
+		return fmt.Errorf("the controller of %s is not running: %w", group, ErrUnreachable)
+	case !errors.As(err, &why):
+		return err
+	case why.Why == ha.RefusedAbsent:
+		return fmt.Errorf("broker %s %s: is it running, and not cut off? %w", nodeName(group, id), why.Why.Reason(), ErrUnreachable)
+	}
+	return fmt.Errorf("broker %s %s (Cluster.ElectUnclean elects it nevertheless): %w", nodeName(group, id), why.Why.Reason(), ErrNotMaster)
+}
+
+// awaitElected waits for what becomes of an election that was begun under an epoch.
+func (c *Cluster) awaitElected(ctx context.Context, server *ha.ControllerServer, group string, id, epoch int64, unclean bool) error {
+	var failed error
+	var missing string
+	err := c.awaitRole(ctx, func() bool {
+		b := c.Broker(group, id)
+		switch {
+		case b == nil || b.life.use() != nil:
+			missing = "run"
+		case b.Role() != RoleMaster || b.Epoch() < epoch:
+			missing = "become master"
+		case !b.run.Load().announced.Load():
+			missing = "register as master with the name servers"
+		default:
+			return true
+		}
+		select {
+		case <-server.Stopped():
+			failed = fmt.Errorf("the controller of %s has stopped: %w", group, ErrUnreachable)
+			return true
+		default:
+		}
+		switch s := server.State(); {
+		case s.MasterEpoch >= epoch && s.Master != id:
+			failed = fmt.Errorf("broker %s did not answer in time, and another one was elected, under epoch %d: %w", nodeName(group, id), s.MasterEpoch, ErrNotMaster)
+		case unclean && s.Epoch > epoch && s.MasterEpoch != epoch:
+			failed = fmt.Errorf("broker %s did not become master under epoch %d, and the order is over: it was lost, or could not (see its log): %w", nodeName(group, id), epoch, ErrNotMaster)
+		}
+		return failed != nil
+	})
+	if err != nil {
+		return fmt.Errorf("elected under epoch %d, but %s has yet to %s: %w", epoch, nodeName(group, id), missing, err)
+	}
+	return failed
+}
