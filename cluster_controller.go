@@ -27,6 +27,7 @@ type controller struct {
 	group     string
 	transport Transport
 	config    ha.ControllerConfig
+	path      string // of the file
 	file      *statefile.File
 	events    *emitter
 	watch     *groupWatch
@@ -47,9 +48,10 @@ type controllerRun struct {
 }
 
 func (c *Cluster) newController(g BrokerGroup, t Timings) *controller {
+	path := filepath.Join(c.dir, controllerFolder, g.Name+".json")
 	return &controller{
 		group: g.Name, transport: c.transport, config: ha.ControllerConfig{Lease: t.LeaseExpire, Renew: t.LeaseRenew, First: protocol.MasterID},
-		file:   statefile.New(filepath.Join(c.dir, controllerFolder, g.Name+".json"), c.throwaway),
+		file: statefile.New(path, c.throwaway), path: path,
 		events: c.wire.events, watch: c.wire.watch, log: c.log.With("node", controllerNode(g.Name)),
 	}
 }
@@ -61,7 +63,7 @@ func (c *controller) start(ctx context.Context) error {
 	if c.run != nil {
 		return fmt.Errorf("the controller of %s is running: KillController first", c.group)
 	}
-	server, err := ha.NewControllerServer(ha.ControllerServerConfig{Controller: c.config, Store: controllerStore{c.file}, OnEvent: c.happened})
+	server, err := ha.NewControllerServer(ha.ControllerServerConfig{Controller: c.config, Store: controllerStore{c.file, c.path}, OnEvent: c.happened})
 	if err != nil {
 		return fmt.Errorf("controller of %s: %w", c.group, err)
 	}
@@ -126,7 +128,10 @@ func (c *controller) happened(e ha.ControllerEvent) {
 }
 
 // controllerStore keeps the state of a controller in a file.
-type controllerStore struct{ file *statefile.File }
+type controllerStore struct {
+	file *statefile.File
+	path string // of the file
+}
 
 var _ ha.ControllerStore = controllerStore{}
 
@@ -134,11 +139,11 @@ var _ ha.ControllerStore = controllerStore{}
 // controller: what it has promised since would be forgotten.
 func (s controllerStore) Load() (*ha.ControllerState, error) {
 	data, found, err := s.file.Load()
-	if err == nil {
-		err = s.file.Damaged()
-	}
 	if err != nil || !found {
 		return nil, err
+	}
+	if s.file.Damaged() != nil {
+		return nil, fmt.Errorf("%w: %s is missing or damaged, and the version before it, beside it with .bak, is not used: what was promised since would be forgotten; put the newest copy of the file back", ha.ErrBadState, s.path)
 	}
 	state := new(ha.ControllerState)
 	if err := json.Unmarshal(data, state); err != nil {

@@ -2,6 +2,8 @@ package pocketmq_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -115,4 +117,19 @@ func TestAfterAnUncleanElectionTheOthersFollow(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAControllerWhoseFileIsGoneSaysThatItsBackupIsNotUsed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cfg := pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}, Dir: t.TempDir()}
+		c, err := pocketmq.StartCluster(t.Context(), cfg)
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		path := filepath.Join(cfg.Dir, "controller", "broker-a.json")
+		require.FileExists(t, path+".bak")
+		require.NoError(t, os.Remove(path))
+		_, err = pocketmq.StartCluster(t.Context(), cfg)
+		require.ErrorContains(t, err, path+" is missing or damaged, and the version before it, beside it with .bak, is not used")
+		assert.NotContains(t, err.Error(), "was used")
+	})
 }
