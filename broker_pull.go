@@ -18,6 +18,8 @@ import (
 const (
 	maxPullMessages = 32
 	maxPullBytes    = 256 << 10
+
+	maxPropertiesRoom = 64 << 10 // more than what a record has beside its body
 )
 
 // PullMessage reads from a queue; a pull that finds nothing new may be held.
@@ -40,7 +42,7 @@ func (s *brokerSession) pullMessage(ctx context.Context, q *protocol.PullMessage
 			return nil, err
 		}
 	}
-	resp, err := s.read(q, match)
+	resp, err := s.read(ctx, q, match)
 	if err != nil || resp.Code != protocol.PullNotFound || q.Suspend <= 0 {
 		return resp, err
 	}
@@ -78,7 +80,7 @@ func (s *brokerSession) pullMessage(ctx context.Context, q *protocol.PullMessage
 		if resp := s.moved(q); resp != nil {
 			return resp, nil
 		}
-		resp, err = s.read(q, match)
+		resp, err = s.read(ctx, q, match)
 		if err != nil || resp.Code != protocol.PullNotFound || out == longpoll.Timeout {
 			return resp, err
 		}
@@ -192,8 +194,14 @@ func (s *brokerSession) checkPull(q *protocol.PullMessageRequest) (func(int64) b
 	return func(code int64) bool { return slices.Contains(sub.Codes, int32(code)) }, nil
 }
 
+// maxRecord is about how large a stored message may be.
+func (r *brokerRun) maxRecord() int { return r.cfg.MaxMessageSize + maxPropertiesRoom }
+
 // read is one look into the store.
-func (s *brokerSession) read(q *protocol.PullMessageRequest, match func(int64) bool) (*protocol.PullMessageResponse, error) {
+func (s *brokerSession) read(ctx context.Context, q *protocol.PullMessageRequest, match func(int64) bool) (*protocol.PullMessageResponse, error) {
+	if err := protocol.ReserveAnswer(ctx, maxPullBytes+s.maxRecord()); err != nil {
+		return nil, err
+	}
 	got, err := s.store().Get(store.GetRequest{
 		Topic: q.Topic, QueueID: q.QueueID, Offset: q.Offset,
 		MaxMessages: min(q.MaxMessages, maxPullMessages), MaxBytes: maxPullBytes, Match: match,
@@ -204,6 +212,8 @@ func (s *brokerSession) read(q *protocol.PullMessageRequest, match func(int64) b
 	if len(got.Records) > 0 {
 		s.gets.count.Add(int64(len(got.Records)))
 		s.found.Store(time.Now().UnixNano())
+	} else {
+		protocol.ReleaseAnswer(ctx)
 	}
 	code := pullCode(got.Status, q.Offset)
 	if code == protocol.PullOffsetMoved && s.standing.Load().role != RoleMaster {

@@ -63,6 +63,9 @@ func (s *brokerSession) queryMessage(ctx context.Context, q *protocol.QueryMessa
 	}
 	resp := &protocol.QueryMessageResponse{IndexPosition: s.store().Positions().Dispatched}
 	if most > 0 {
+		if err := protocol.ReserveAnswer(ctx, maxQueryBytes+2*s.maxRecord()); err != nil {
+			return nil, err
+		}
 		records, err := s.store().QueryKey(ctx, store.KeyQuery{
 			Topic: q.Topic, Key: q.Key, From: wholeMillis(q.From), To: wholeMillis(q.To), Below: q.Below, Max: most, MaxBytes: maxQueryBytes,
 		})
@@ -92,7 +95,10 @@ func (s *brokerSession) queryMessage(ctx context.Context, q *protocol.QueryMessa
 // ViewMessage answers the record at a position.
 // Java: QueryMessageProcessor.viewMessageById.
 func (s *brokerSession) ViewMessage(ctx context.Context, q *protocol.ViewMessageRequest) (*protocol.ViewMessageResponse, error) {
-	return serveBroker(ctx, s, protocol.CodeViewMessage, "", "", q, func(s *brokerSession, _ context.Context, q *protocol.ViewMessageRequest) (*protocol.ViewMessageResponse, error) {
+	return serveBroker(ctx, s, protocol.CodeViewMessage, "", "", q, func(s *brokerSession, ctx context.Context, q *protocol.ViewMessageRequest) (*protocol.ViewMessageResponse, error) {
+		if err := protocol.ReserveAnswer(ctx, s.maxRecord()); err != nil {
+			return nil, err
+		}
 		rec, err := s.store().Record(q.Position)
 		switch {
 		case errors.Is(err, store.ErrNoRecord):

@@ -182,8 +182,8 @@ func (c *calls) leave(t *task) {
 }
 
 // answer writes an answer, which nobody may use any more. One that no frame can hold becomes an error.
-func (c *calls) answer(f *Frame, later bool) {
-	err := c.link.add(c.link.ctx, f, later)
+func (c *calls) answer(f *Frame, later bool, made *reservation) {
+	err := c.link.add(c.link.ctx, f, later, made)
 	if errors.Is(err, ErrBadFrame) { // else nothing can be written any more
 		short := &Frame{Flag: f.Flag, Opaque: f.Opaque, Serialize: f.Serialize, Language: f.Language, Version: f.Version, Code: int32(protocol.SystemError), Remark: err.Error()}
 		_ = c.link.send(c.link.ctx, short) // The link is over, or somebody will end it.

@@ -66,8 +66,9 @@ type link struct {
 	wake   chan struct{} // capacity 1: out has bytes; a second signal would say no more
 
 	service service
-	backlog *backlog    // of a server's links; nil: nobody counts
-	direct  nonblocking // nil: only the writing goroutine writes
+	backlog *backlog      // of a server's links; nil: nobody counts
+	reads   chan struct{} // a place for each request that makes a large answer; of a server's links
+	direct  nonblocking   // nil: only the writing goroutine writes
 
 	mu         sync.Mutex // guards what follows; never held during a read or a write
 	over       bool

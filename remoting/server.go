@@ -17,14 +17,16 @@ import (
 )
 
 // limits bound what strangers can make a server hold. In the worst case, that
-// of clients which send as much as they may and read nothing, a server holds
+// of clients which send as much as they may and read nothing, a server holds, see
+// worst,
 //
 //	conns * (3*piece + readBuffer + 2*maxSpare + freeBacklog)   bytes of connections,
+//	conns * ownHeld * smallFrame                                bytes of their own pulls,
 //	served * piece + large                                      bytes of requests,
 //	held * smallFrame + heldBytes                               bytes of pulls,
 //	decoders * 128 MiB                                          bytes of bodies that are being read,
-//	asks * 16 MiB                                               bytes of what clients have answered,
-//	answers                                                     bytes of answers, and one answer for each place,
+//	asks * 2 * maxBodyText                                      bytes of what clients have answered,
+//	answers + 2 * making                                        bytes of answers, those that are being made twice,
 //
 // with 3 * conns + (conns + served) + (conns * ownHeld + held) goroutines, and
 // idleWorkers that wait for the next request. A connection of
@@ -42,14 +44,28 @@ type limits struct {
 	large      int64 // bytes of requests that are larger than a piece
 	decoders   int   // bodies larger than smallFrame, or compressed ones, that are being read at a time
 	asks       int   // questions to clients whose answers are awaited; one more waits
+	making     int64 // bytes of answers that are being made; one more waits
 	answers    int64 // bytes of answers that wait to be written, beyond freeBacklog of each connection; then the slowest reader is cut off
 }
 
 func defaultLimits() limits {
 	return limits{
 		idle: idleLimit, conns: 10_000, connServed: 256, ownServed: 1, served: 4096, connHeld: 8192, ownHeld: 16, held: 32_768,
-		heldBytes: 64 << 20, large: 256 << 20, decoders: 1, asks: 32, answers: 256 << 20,
+		heldBytes: 64 << 20, large: 256 << 20, decoders: 1, asks: 32, making: 128 << 20, answers: 256 << 20,
 	}
+}
+
+// goroutineBytes is about what a goroutine of a connection or a request takes.
+const goroutineBytes = 8 << 10
+
+// worst is how many bytes a server holds at most, for each connection and for what all
+// share, but for topics, groups and messages that clients may create, and what lists
+// of these take. The collector may let garbage of as much come beside it.
+func (l limits) worst() (each, shared int64) {
+	each = 3*piece + readBuffer + 2*maxSpare + freeBacklog + int64(l.ownHeld)*smallFrame + int64(3+1+l.ownHeld)*goroutineBytes
+	shared = int64(l.served)*piece + l.large + int64(l.held)*smallFrame + l.heldBytes + int64(l.decoders)*(128<<20) +
+		int64(l.asks)*2*maxBodyText + l.answers + 2*l.making + int64(l.served+l.held)*goroutineBytes
+	return each, shared
 }
 
 // smallFrame is the size up to which requests are small: they are many, and
@@ -77,6 +93,7 @@ type listener[S serverConn] struct {
 	turns     chan struct{} // a place for each connection with more pulls than one whose pull is begun
 	asks      chan struct{} // a place for each question to a client whose answer is awaited
 	workers   *workers
+	making    *semaphore.Weighted
 	answers   backlog
 
 	ctx     context.Context // ends with Close
@@ -97,6 +114,7 @@ func serve[S serverConn](ln net.Listener, addr string, at site, rows []row[S], c
 		addr: addr, at: at, connect: connect, rows: tableOf(rows), secure: secure, limits: lim, net: ln,
 		served: make(chan struct{}, lim.served), held: make(chan struct{}, lim.held), heldBytes: semaphore.NewWeighted(lim.heldBytes),
 		large: newBudget(lim.large), decoding: make(chan struct{}, lim.decoders), turns: make(chan struct{}, runtime.GOMAXPROCS(0)), asks: make(chan struct{}, lim.asks), workers: newWorkers(idleWorkers),
+		making:   semaphore.NewWeighted(lim.making),
 		sessions: make(map[*session[S]]struct{}),
 	}
 	l.answers.most, l.answers.cut = lim.answers, l.cutSlowest
@@ -187,7 +205,7 @@ func (l *listener[S]) open(conn net.Conn) {
 	l.mu.Unlock()
 	refused := full && !l.evict()
 	s := &session[S]{l: l, link: newLink(conn, l.limits.idle)}
-	s.link.backlog = &l.answers
+	s.link.backlog, s.link.reads = &l.answers, make(chan struct{}, readsPerConn)
 	s.at = site{broker: l.at.broker, frames: &s.link.frames}
 	s.calls = newCalls(l.ctx, s.link, l.workers, l.limits.connServed, l.limits.ownServed, l.served)
 	s.pulls = newCalls(s.link.reader, s.link, l.workers, l.limits.connHeld, l.limits.ownHeld, l.held)
@@ -396,16 +414,17 @@ func (s *session[S]) request(f *Frame, taken *lease) bool {
 			}
 			s.link.frames.put(f)
 			if answer != nil {
-				s.calls.answer(answer, false)
+				s.calls.answer(answer, false, nil)
 			}
 		}) {
 			taken.release()
 		}
 		return true
 	}
-	ctx := s.link.reader
-	if row.isLasting() {
-		ctx = s.calls.ctx
+	ctx := s.calls.ctx
+	var made *reservation
+	if !row.isLasting() {
+		ctx, made = s.reserving()
 	}
 	serve := s.serve(ctx, row, f) // how long its caller waits counts from now
 	p := s.calls.take()
@@ -413,12 +432,18 @@ func (s *session[S]) request(f *Frame, taken *lease) bool {
 		taken.release()
 		return true
 	}
-	t := task{place: p, after: s.lane.last, lease: taken, serve: serve}
+	t := task{place: p, after: s.lane.last, lease: taken, made: made, serve: serve}
 	if s.here.may() && s.calls.served.Load() == 1 && t.ready() {
 		return s.serveHere(t)
 	}
 	s.calls.run(t)
 	return true
+}
+
+// reserving is the ctx of a request that only answers, and what bounds its answer.
+func (s *session[S]) reserving() (context.Context, *reservation) {
+	r := &reservation{link: s.link, making: s.l.making, most: s.l.limits.making}
+	return protocol.WithAnswers(s.link.reader, r), r
 }
 
 // only reports whether a command would only answer, and nobody reads answers any more.
@@ -452,7 +477,7 @@ func (s *session[S]) serve(ctx context.Context, row row[S], f *Frame) func(conte
 
 // pull serves a pull, which may be held for long.
 func (s *session[S]) pull(row row[S], f *Frame) {
-	s.link.awaitRoom() // nothing is made ready for a client that does not read
+	_ = s.link.awaitRoom(s.link.ctx) // nothing is made ready for a client that does not read
 	if s.only(row) {
 		s.link.frames.put(f)
 		return
@@ -475,7 +500,8 @@ func (s *session[S]) pull(row row[S], f *Frame) {
 			s.l.turns <- struct{}{} // whoever has one waits for nothing
 			defer func() { <-s.l.turns }()
 		}
-		s.pulls.run(task{place: p, after: s.lane.last, held: held, serve: s.serve(s.pulls.ctx, row, f)})
+		ctx, made := s.reserving()
+		s.pulls.run(task{place: p, after: s.lane.last, held: held, made: made, serve: s.serve(ctx, row, f)})
 		runtime.Gosched()
 		return
 	}

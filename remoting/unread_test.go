@@ -2,11 +2,16 @@ package remoting
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -124,4 +129,62 @@ func TestOnlyWhatHasAnEffectIsDoneForAClientThatIsGone(t *testing.T) {
 	assert.Equal(t, rounds, done["commit"])
 	assert.Zero(t, done["pull"])
 	assert.LessOrEqual(t, done["maximum"], 2, "those that were read before an answer could not be written")
+}
+
+// The bytes of answers that are being made are those of the server, not of its clients.
+func TestAnswersAreCountedBeforeTheyAreMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, clients = 4 << 20, 20
+		record := make([]byte, size)
+		record[1] = size >> 16
+		var reading, most, read atomic.Int64
+		lis, raw := limited(t, &fakeBroker{pull: func(ctx context.Context, _ *protocol.PullMessageRequest) (*protocol.PullMessageResponse, error) {
+			if err := protocol.ReserveAnswer(ctx, size); err != nil {
+				return nil, err
+			}
+			most.Store(max(most.Load(), reading.Add(1)))
+			defer reading.Add(-1)
+			read.Add(1)
+			time.Sleep(time.Second) // a disk
+			return &protocol.PullMessageResponse{Records: [][]byte{record}}, nil
+		}}, func(l *limits) { l.making, l.answers = 3*size, clients*4*size })
+		pulls := manyOf(pullMessage().request(&protocol.PullMessageRequest{Group: "G", Topic: "T"}), 50)
+		var conns []net.Conn
+		for range clients {
+			conn := raw()
+			conns = append(conns, conn)
+			write(t, conn, pulls...)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.EqualValues(t, 3, most.Load())
+		assert.LessOrEqual(t, read.Load(), int64(clients*(2+readsPerConn)), "what is written to each, what waits for that, and what waits for room")
+		assert.LessOrEqual(t, lis.answers.bytes.Load(), int64(clients*4*(size+100)))
+		require.True(t, lis.making.TryAcquire(3*size), "answers that wait are not being made any more")
+		lis.making.Release(3 * size)
+		for range pulls { // who reads gets all
+			f, err := Read(conns[0])
+			require.NoError(t, err)
+			require.Len(t, f.Body, size)
+		}
+		for _, conn := range conns {
+			require.NoError(t, conn.Close())
+		}
+		synctest.Wait()
+		assert.Empty(t, lis.openSessions())
+		assert.True(t, lis.making.TryAcquire(3*size), "all is given back")
+		require.NoError(t, lis.Close())
+	})
+}
+
+func TestTheREADMESaysHowMuchAServerHoldsAtMost(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	says := func(what string) { assert.True(t, strings.Contains(string(readme), what), what) }
+	l := defaultLimits()
+	each, shared := l.worst()
+	says(fmt.Sprintf("%.1f GiB that all connections share", float64(shared)/(1<<30)))
+	says(fmt.Sprintf("%d KiB for each of them", each>>10))
+	whole := (int64(l.conns)*each + shared + 1<<30 - 1) >> 30
+	says(fmt.Sprintf("a server holds at most %d GiB", whole))
 }

@@ -79,9 +79,10 @@ type task struct {
 	place place
 	after chan struct{} // closed when it may begin; nil: at once
 	serve func(context.Context) *Frame
-	lease *lease // of its bytes, given back when it was served and before its answer is written
-	held  func() // the same for a pull; nil: nothing
-	later bool   // its answer is written when there is nothing more to read
+	lease *lease       // of its bytes, given back when it was served and before its answer is written
+	held  func()       // the same for a pull; nil: nothing
+	made  *reservation // of its answer; nil: it is not counted before
+	later bool         // its answer is written when there is nothing more to read
 }
 
 // ready reports whether it may begin.
@@ -99,9 +100,10 @@ func (t *task) ready() bool {
 
 func (t *task) run() {
 	defer t.calls.done.Done()
+	defer t.made.Release()
 	defer func() { <-t.calls.places }()
 	if f := t.answer(); f != nil {
-		t.calls.answer(f, t.later)
+		t.calls.answer(f, t.later, t.made)
 	}
 }
 

@@ -12,15 +12,16 @@ import (
 
 // send adds a frame to what is written next. It waits for room, at most as long
 // as ctx and the link last.
-func (l *link) send(ctx context.Context, f *Frame) error { return l.add(ctx, f, false) }
+func (l *link) send(ctx context.Context, f *Frame) error { return l.add(ctx, f, false, nil) }
 
 // add is send. With later, which is for who has the right to read, the frame is
 // written when there is nothing more to read, together with those that have come
-// until then.
-func (l *link) add(ctx context.Context, f *Frame, later bool) error {
+// until then. What made holds is given back once the frame is counted.
+func (l *link) add(ctx context.Context, f *Frame, later bool, made *reservation) error {
+	defer made.Release()
 	size := f.size()
 	l.mu.Lock()
-	if err := l.roomLocked(ctx, size); err != nil {
+	if err := l.roomLocked(ctx, size, made); err != nil {
 		l.mu.Unlock()
 		return err
 	}
@@ -28,8 +29,9 @@ func (l *link) add(ctx context.Context, f *Frame, later bool) error {
 }
 
 // roomLocked waits, unlocked, until there is room for a frame, or nothing is written
-// any more. Meanwhile size bytes of the caller's count as waiting, too.
-func (l *link) roomLocked(ctx context.Context, size int) error {
+// any more. Meanwhile size bytes of the caller's count as waiting, too, and what made
+// holds is given back.
+func (l *link) roomLocked(ctx context.Context, size int, made *reservation) error {
 	for !l.over && !l.last && !l.deaf.Load() && len(l.out) > maxPending {
 		if l.room == nil {
 			l.room = make(chan struct{})
@@ -38,6 +40,7 @@ func (l *link) roomLocked(ctx context.Context, size int) error {
 		l.blocked += size
 		much := l.countLocked()
 		l.mu.Unlock()
+		made.Release()
 		l.awake() // some of it may wait for its turn
 		if much {
 			l.backlog.relieve()
@@ -60,10 +63,11 @@ func (l *link) roomLocked(ctx context.Context, size int) error {
 }
 
 // awaitRoom waits until whoever answers would not have to wait, or the link is over.
-func (l *link) awaitRoom() {
+// It fails when ctx ends before.
+func (l *link) awaitRoom(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = l.roomLocked(l.ctx, 0) // it fails when the link is over
+	return l.roomLocked(ctx, 0, nil)
 }
 
 // errNotRead is the end of a side that does not read what it lets come.
