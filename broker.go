@@ -177,6 +177,7 @@ type brokerRun struct {
 	topicsAt  atomic.Int64                  // of a slave: up to this position of its master's log, and maybe beyond, its topics know what became of them
 	delays    atomic.Pointer[delay.Service] // nil before Start delivers, and for a read-only store
 	differs   differing                     // groups whose members do not all subscribe to the same
+	skipped   skippedNames                  // of heartbeats
 
 	serving  atomic.Bool   // set once addr is known: before it, requests are refused
 	draining atomic.Bool   // Shutdown: sends are refused

@@ -26,21 +26,7 @@ func (s *brokerSession) heartbeat(_ context.Context, q *protocol.HeartbeatReques
 	if q.ClientID == "" {
 		return nil, protocol.Errorf(protocol.InvalidParameter, "heartbeat without a client id")
 	}
-	for _, g := range q.Producers {
-		if err := message.ValidateGroup(g); err != nil {
-			return nil, protocol.BadName(err)
-		}
-	}
-	for _, c := range q.Consumers {
-		if err := message.ValidateGroup(c.Group); err != nil {
-			return nil, protocol.BadName(err)
-		}
-		for _, sub := range c.Subscriptions {
-			if err := message.ValidateTopic(sub.Topic); err != nil {
-				return nil, protocol.BadName(err)
-			}
-		}
-	}
+	q = s.acceptable(q)
 	if err := s.useGroups(q.Consumers); err != nil {
 		return nil, err
 	}

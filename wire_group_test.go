@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -384,5 +386,79 @@ func TestTopicsAndGroupsAreReadAndWrittenInLists(t *testing.T) {
 		assert.Equal(t, 2, strings.Count(string(got.Body), `"groupName"`))
 		c.ok(207, ext("groupName", "g1", "cleanOffset", true), "")
 		assert.NotContains(t, string(c.ok(201, nil, "").Body), `"g1"`)
+	})
+}
+
+// logText is a log that a test looks into.
+type logText struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logText) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
+}
+
+// Clients put everything that shares an instance into one heartbeat, and look at no
+// name of a producer group.
+func TestANameThatIsNoneTakesNothingElseOfAHeartbeatAlong(t *testing.T) {
+	var log logText
+	cfg := pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	onWire(t, cfg, func(t *testing.T, w *wire) {
+		c := w.broker(t)
+		id := "10.0.0.1@5#" + fmt.Sprint(c.form)
+		consumers := func(body string) string {
+			_, list, _ := strings.Cut(strings.TrimSuffix(body, "]}"), `"consumerDataSet":[`)
+			return list
+		}
+		body := `{"clientID":"` + id + `","producerDataSet":[{"groupName":"order.producer"},{"groupName":" "},{"groupName":"` + strings.Repeat("p", 256) + `"},{"groupName":"P"}],"consumerDataSet":[` +
+			consumers(goHeartbeat(id, "a/b", "T", "*", 1)) + "," + consumers(goHeartbeat(id, "", "T", "*", 1)) + "," +
+			consumers(goHeartbeat(id, "good", "T", "*", 1)) + "," + consumers(goHeartbeat(id, "other", "no topic", "*", 1)) + "," + consumers(goHeartbeat(id, strings.Repeat("g", 121), "T", "*", 1)) + `]}`
+		c.ok(10, goSend("T", 0, ""), "x")
+		for range 3 {
+			c.ok(34, nil, body)
+		}
+		for _, group := range []string{"good", "other"} {
+			assert.Equal(t, `{"consumerIdList":["`+id+`"]}`, string(c.ok(38, ext("consumerGroup", group), "").Body), group)
+		}
+		c.ok(11, goPull("good", "T", 0, 0, 32, 0), "")
+		got := c.call(11, goPull("other", "T", 0, 0, 32, 0), "")
+		assert.EqualValues(t, protocol.SubscriptionNotExist, got.Code)
+		for _, group := range []string{"a/b", "order.producer"} {
+			assert.EqualValues(t, protocol.SystemError, c.call(38, ext("consumerGroup", group), "").Code, group)
+			_, ok := w.Broker("broker-a", 0).Group(group)
+			assert.False(t, ok, group)
+		}
+		assert.Equal(t, 6, log.count("client="+id+" "), "one line for each name, however many heartbeats there are")
+		assert.Equal(t, 1, log.count("client="+id+` kind="consumer group" name=a/b `))
+		assert.Zero(t, log.count("order.producer"), "producer groups are noted, never created")
+		c.ok(34, nil, strings.ReplaceAll(body, id, id+"b"))
+		assert.Equal(t, 6, log.count("client="+id+"b "), "of another client")
+	})
+}
+
+// Clients are anybody's: what they name must not fill the log, nor what is kept of it.
+func TestWhatIsLoggedOfNamesThatAreNoneHasABound(t *testing.T) {
+	var lines lineCounter
+	cfg := pocketmq.ClusterConfig{Logger: slog.New(slog.NewTextHandler(&lines, nil))}
+	onWire(t, cfg, func(t *testing.T, w *wire) {
+		c := w.broker(t)
+		before := lines.n.Load()
+		for i := range 30 {
+			var list []string
+			for j := range 100 {
+				list = append(list, fmt.Sprintf(`{"groupName":"%d/%d","subscriptionDataSet":[]}`, i, j))
+			}
+			c.ok(34, nil, `{"clientID":"many","consumerDataSet":[`+strings.Join(list, ",")+`]}`)
+		}
+		assert.LessOrEqual(t, lines.n.Load()-before, int64(1001+20))
 	})
 }
