@@ -105,7 +105,11 @@ func notStored(err error) error {
 }
 
 // failedMessage reads the record that a consumer gives back, and makes sure that
-// it is the one.
+// it is the one, as far as the request tells: after a power cut another message may
+// lie where the one that is meant was. A consumer then sends its own copy to the
+// retry topic.
+//
+// Differs: RocketMQ reads what lies at the offset, whatever the id is.
 func (s *brokerSession) failedMessage(q *protocol.ConsumerSendMsgBackRequest) (message.View, error) {
 	raw, err := s.store().Record(q.Position)
 	if err != nil {
@@ -115,14 +119,8 @@ func (s *brokerSession) failedMessage(q *protocol.ConsumerSendMsgBackRequest) (m
 	if err != nil {
 		return nil, protocol.Errorf(protocol.SystemError, "look message by offset failed, %d: %v", q.Position, err)
 	}
-	if q.MsgID != "" {
-		id, ok := message.PropertyBytes(v.Properties(), message.PropUniqKey)
-		if !ok {
-			id = []byte(message.OffsetMsgID(v.StoreHost(), v.Position()))
-		}
-		if string(id) != q.MsgID {
-			return nil, protocol.Errorf(protocol.SystemError, "look message by offset failed, %d: message %s is there, not %s: the end of the log was lost since", q.Position, id, q.MsgID)
-		}
+	if id, other := otherMessage(v, q.MsgID); other {
+		return nil, protocol.Errorf(protocol.SystemError, "look message by offset failed, %d: message %s is there, not %s: the end of the log was lost since", q.Position, id, q.MsgID)
 	}
 	if q.Topic != "" {
 		first, _ := message.PropertyBytes(v.Properties(), message.PropRetryTopic)
@@ -132,6 +130,24 @@ func (s *brokerSession) failedMessage(q *protocol.ConsumerSendMsgBackRequest) (m
 		}
 	}
 	return v, nil
+}
+
+// otherMessage reports whether id is for certain that of another message than v,
+// and returns v's id of the same kind. Official clients send a unique key, or the
+// offset message id of a message without one. An id of the other kind, or of none,
+// tells nothing.
+func otherMessage(v message.View, id string) (have string, other bool) {
+	if host, position, err := message.ParseOffsetMsgID(id); err == nil {
+		return message.OffsetMsgID(v.StoreHost(), v.Position()), position == v.Position() && host != v.StoreHost()
+	}
+	key, _ := message.PropertyBytes(v.Properties(), message.PropUniqKey)
+	if _, err := message.ParseUniqKey(id); err != nil {
+		return "", false
+	}
+	if _, err := message.ParseUniqKey(string(key)); err != nil {
+		return "", false
+	}
+	return string(key), !strings.EqualFold(id, string(key))
 }
 
 // withoutNamespace takes the instance off a topic's name. Java:

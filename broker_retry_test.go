@@ -2,6 +2,7 @@ package pocketmq_test
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -154,17 +155,29 @@ func TestOnlyTheMessageThatIsMeantIsSentBack(t *testing.T) {
 		conn := dial(t, c, "broker-a")
 		_, err := conn.SendMessage(t.Context(), &protocol.SendMessageRequest{ProducerGroup: "p", Topic: "U", BornTime: time.Now(), Body: []byte("y")})
 		require.NoError(t, err)
+		other := sendOne(t, c, &pocketmq.Message{Body: []byte("z")})
 		m := sendOne(t, c, &pocketmq.Message{Body: []byte("x")})
+		elsewhere := netip.MustParseAddrPort("127.9.9.9:10911")
 		for name, row := range map[string]struct {
 			change func(*protocol.ConsumerSendMsgBackRequest)
 			code   protocol.Code
 		}{
-			"as it is":                     {nil, 0},
-			"without id and topic":         {func(q *protocol.ConsumerSendMsgBackRequest) { q.MsgID, q.Topic = "", "" }, 0},
-			"a topic with an instance":     {func(q *protocol.ConsumerSendMsgBackRequest) { q.Topic = "MQ_INST_1%T" }, 0},
-			"another position":             {func(q *protocol.ConsumerSendMsgBackRequest) { q.Position-- }, protocol.SystemError},
-			"another topic":                {func(q *protocol.ConsumerSendMsgBackRequest) { q.Topic = "U" }, protocol.SystemError},
-			"another id":                   {func(q *protocol.ConsumerSendMsgBackRequest) { q.MsgID = m.OffsetMsgID }, protocol.SystemError},
+			"as it is":                 {nil, 0},
+			"without id and topic":     {func(q *protocol.ConsumerSendMsgBackRequest) { q.MsgID, q.Topic = "", "" }, 0},
+			"a topic with an instance": {func(q *protocol.ConsumerSendMsgBackRequest) { q.Topic = "MQ_INST_1%T" }, 0},
+			"another position":         {func(q *protocol.ConsumerSendMsgBackRequest) { q.Position-- }, protocol.SystemError},
+			"another topic":            {func(q *protocol.ConsumerSendMsgBackRequest) { q.Topic = "U" }, protocol.SystemError},
+			"an id of no kind":         {func(q *protocol.ConsumerSendMsgBackRequest) { q.MsgID = "x" }, 0},
+			"in lower case":            {func(q *protocol.ConsumerSendMsgBackRequest) { q.MsgID = strings.ToLower(m.MsgID) }, 0},
+			"the other id":             {func(q *protocol.ConsumerSendMsgBackRequest) { q.MsgID = m.OffsetMsgID }, 0},
+			"that in lower case":       {func(q *protocol.ConsumerSendMsgBackRequest) { q.MsgID = strings.ToLower(m.OffsetMsgID) }, 0},
+			"one of another position": {func(q *protocol.ConsumerSendMsgBackRequest) {
+				q.MsgID = message.OffsetMsgID(m.StoreHost, m.CommitLogOffset+1)
+			}, 0},
+			"one of another broker": {func(q *protocol.ConsumerSendMsgBackRequest) {
+				q.MsgID = message.OffsetMsgID(elsewhere, m.CommitLogOffset)
+			}, protocol.SystemError},
+			"another unique key":           {func(q *protocol.ConsumerSendMsgBackRequest) { q.MsgID = other.MsgID }, protocol.SystemError},
 			"a position that is not there": {func(q *protocol.ConsumerSendMsgBackRequest) { q.Position = 1 << 40 }, protocol.SystemError},
 			"position 0":                   {func(q *protocol.ConsumerSendMsgBackRequest) { q.Position = 0 }, protocol.SystemError},
 			"no group":                     {func(q *protocol.ConsumerSendMsgBackRequest) { q.Group = "" }, protocol.SubscriptionGroupNotExist},

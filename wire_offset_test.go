@@ -3,6 +3,7 @@ package pocketmq_test
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,6 +158,10 @@ func TestOfficialClientsGiveFailedMessagesBack(t *testing.T) {
 		assert.EqualValues(t, 2, dead[0].ReconsumeTimes())
 		assert.Zero(t, back(position, -1, 16).Code)
 		assert.Len(t, read("%DLQ%g"), 2, "a level below 0 is no wish to see it again")
+		// It is the offset that counts: brokers of RocketMQ look at no id.
+		for _, id := range []string{"", "x", "k0", get(sent, "msgId"), strings.ToLower(get(sent, "msgId"))} {
+			c.ok(36, ext("group", "g", "offset", position, "delayLevel", 1, "originMsgId", id, "originTopic", "T"), "")
+		}
 		got := back(1<<40, 0, 16)
 		assert.EqualValues(t, protocol.SystemError, got.Code)
 		assert.Contains(t, got.Remark, fmt.Sprintf("look message by offset failed, %d", int64(1)<<40))
