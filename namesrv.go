@@ -276,6 +276,9 @@ func (s *nameServerSession) RegisterBroker(ctx context.Context, q *protocol.Regi
 		if _, err := netip.ParseAddrPort(q.Addr); err != nil {
 			return nil, protocol.Errorf(protocol.SystemError, "broker %s registers with address %q, which is no host:port with an IP literal", q.BrokerName, q.Addr)
 		}
+		if q.BrokerID < 0 {
+			return nil, protocol.Errorf(protocol.SystemError, "broker %s registers with id %d: ids are 0 for a master, 1 and more for slaves", q.BrokerName, q.BrokerID)
+		}
 		var resp *protocol.RegisterBrokerResponse
 		var change routetable.Change
 		var err error

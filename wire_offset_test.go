@@ -48,6 +48,12 @@ func TestOffsetsAreAnsweredByTheRulesOfOfficialClients(t *testing.T) {
 		assert.Equal(t, "1", get(query("g", 0), "offset"), "lower ones are taken, too")
 		assert.EqualValues(t, protocol.TopicNotExist, commit("g", "U", 0, 1).Code)
 		assert.EqualValues(t, protocol.InvalidParameter, commit("g", "T", 7, 1).Code)
+		for _, fields := range []remoting.Fields{ext("queueId", 0), ext("commitOffset", 1), ext("queueId", "", "commitOffset", ""), nil} {
+			got := c.call(15, append(ext("consumerGroup", "g", "topic", "T"), fields...), "")
+			assert.EqualValues(t, protocol.InvalidParameter, got.Code)
+			assert.Equal(t, "QueueId and offset can't be null, topic=T", got.Remark)
+		}
+		assert.EqualValues(t, protocol.SystemError, commit("g", "T", "x", 1).Code)
 
 		ask := func(code int32, name string, fields ...any) string {
 			t.Helper()

@@ -523,7 +523,7 @@ func TestAClientAnswersSoManyQuestionsAtATime(t *testing.T) {
 
 func TestBodiesHaveBounds(t *testing.T) {
 	_, err := ParseBody([]byte("[" + strings.Repeat("1,", maxValues) + "]"))
-	assert.ErrorIs(t, err, ErrBadFrame)
+	assert.ErrorIs(t, err, errBadBody)
 	assert.ErrorContains(t, err, "too many values")
 	_, err = ParseBody([]byte("[" + strings.Repeat("1,", maxValues/2) + "]"))
 	assert.NoError(t, err)

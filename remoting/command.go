@@ -52,7 +52,7 @@ const maxBodyText = 1 << 20
 // decode reads a request. Only so many large bodies are read at a time.
 func (c *command[S, Q, R]) decode(req *Frame) (*Q, error) {
 	if c.body == bodyText && len(req.Body) > maxBodyText {
-		return nil, fmt.Errorf("%w: the body has %d bytes, at most %d are allowed", errBadHeader, len(req.Body), maxBodyText)
+		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are allowed", errBadBody, len(req.Body), maxBodyText)
 	}
 	if req.decoding != nil && (c.body == bodyTable || c.body == bodyText && len(req.Body) > smallFrame) {
 		req.decoding <- struct{}{} // whoever has a place is at work and waits for nothing
@@ -86,9 +86,12 @@ func (c *command[S, Q, R]) outcomeOf(code protocol.Code) outcome {
 	return failed
 }
 
-// fieldServer is the field of an answer that names the server that refused a
-// request. RocketMQ has it in requests.
-const fieldServer = "bname"
+// Fields of an answer that name the server that refused a request. RocketMQ has the
+// first in requests; the second is our name servers' own.
+const (
+	fieldBroker     = "bname"
+	fieldNameServer = "nsname"
+)
 
 // request makes the frame of a request.
 func (c *command[S, Q, R]) request(q *Q) *Frame { return c.fill(new(Frame), q) }
@@ -113,7 +116,12 @@ func (c *command[S, Q, R]) read(f *Frame) (*R, error) {
 	var err error
 	if kind != answered {
 		e := &protocol.Error{Code: code, Remark: f.Remark}
-		e.Broker, _ = f.Ext.Get(fieldServer)
+		for _, field := range []string{fieldBroker, fieldNameServer} {
+			if name, ok := f.Ext.Get(field); ok {
+				e.Broker = name
+				break
+			}
+		}
 		if kind == failed {
 			return nil, e
 		}
@@ -139,9 +147,12 @@ func (c *command[S, Q, R]) serve(ctx context.Context, srv S, at site, req *Frame
 	f := at.frames.get().answer(req)
 	var r *R
 	q, err := c.decode(req)
-	if err != nil {
+	var refused *protocol.Error
+	switch {
+	case errors.As(err, &refused):
+	case err != nil:
 		err = protocol.Errorf(protocol.SystemError, "%s: %v", c.name, err)
-	} else {
+	default:
 		r, err = c.method(srv, ctx, q)
 	}
 	if req.Oneway() || err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -151,7 +162,11 @@ func (c *command[S, Q, R]) serve(ctx context.Context, srv S, at site, req *Frame
 	if err != nil {
 		e := protocol.AsError(err)
 		f.Code, f.Remark = int32(e.Code), e.Remark
-		f.putIfAny(fieldServer, e.Broker)
+		if at.broker == "" {
+			f.putIfAny(fieldNameServer, e.Broker)
+		} else {
+			f.putIfAny(fieldBroker, e.Broker)
+		}
 		if kind = c.outcomeOf(e.Code); kind == failed && c.onFailure != nil {
 			c.onFailure(f)
 		}

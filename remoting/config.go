@@ -55,11 +55,15 @@ func createTopicList() *command[protocol.BrokerConn, protocol.CreateTopicListReq
 		},
 		decodeRequest: func(f *Frame) (*protocol.CreateTopicListRequest, error) {
 			v, err := f.object()
-			q := &protocol.CreateTopicListRequest{}
-			for _, t := range v.Get("topicConfigList").List() {
-				q.Configs = append(q.Configs, topicConfigOf(t.Get("topicName"), t))
+			if err != nil {
+				return nil, err
 			}
-			return q, err
+			var m members
+			q := &protocol.CreateTopicListRequest{}
+			for _, t := range m.objects(v, "topicConfigList") {
+				q.Configs = append(q.Configs, m.topic(t.Get("topicName"), t))
+			}
+			return q, m.err
 		},
 	}
 }
@@ -82,7 +86,12 @@ func getTopicConfig() *command[protocol.BrokerConn, protocol.GetTopicConfigReque
 		},
 		decodeResponse: func(f *Frame) (*protocol.GetTopicConfigResponse, error) {
 			v, err := f.object()
-			return &protocol.GetTopicConfigResponse{Config: topicConfigOf(v.Get("topicName"), v)}, err
+			if err != nil {
+				return nil, err
+			}
+			var m members
+			r := &protocol.GetTopicConfigResponse{Config: m.topic(v.Get("topicName"), v)}
+			return r, m.err
 		},
 	}
 }
@@ -116,7 +125,10 @@ func (h *header) page(n pageNames) *protocol.Page {
 	if err != nil {
 		h.fail("the field dataVersion: %v", err)
 	}
-	p.Version = dataVersionOf(v)
+	var m members
+	if p.Version = m.dataVersion(v); m.err != nil {
+		h.fail("the field dataVersion: %v", m.err)
+	}
 	return p
 }
 
@@ -157,8 +169,12 @@ func getAllTopicConfig() *command[protocol.BrokerConn, protocol.GetAllTopicConfi
 			if err != nil {
 				return nil, err
 			}
-			r := &protocol.GetAllTopicConfigResponse{Version: dataVersionOf(v.Get("dataVersion"))}
-			v.Get("topicConfigTable").Each(func(name, t Value) { r.Topics = append(r.Topics, topicConfigOf(name, t)) })
+			var m members
+			r := &protocol.GetAllTopicConfigResponse{Version: m.dataVersion(v.Get("dataVersion"))}
+			v.Get("topicConfigTable").Each(func(name, t Value) { r.Topics = append(r.Topics, m.topic(name, t)) })
+			if m.err != nil {
+				return nil, m.err
+			}
 			slices.SortFunc(r.Topics, func(a, b protocol.TopicConfig) int { return cmp.Compare(a.Name, b.Name) })
 			h := f.header()
 			r.Total = h.intOr("totalTopicNum", len(r.Topics))
@@ -187,11 +203,15 @@ func updateGroupList() *command[protocol.BrokerConn, protocol.UpdateGroupListReq
 		},
 		decodeRequest: func(f *Frame) (*protocol.UpdateGroupListRequest, error) {
 			v, err := f.object()
-			q := &protocol.UpdateGroupListRequest{}
-			for _, g := range v.Get("groupConfigList").List() {
-				q.Configs = append(q.Configs, groupOf(g))
+			if err != nil {
+				return nil, err
 			}
-			return q, err
+			var m members
+			q := &protocol.UpdateGroupListRequest{}
+			for _, g := range m.objects(v, "groupConfigList") {
+				q.Configs = append(q.Configs, m.group(g))
+			}
+			return q, m.err
 		},
 	}
 }
@@ -231,12 +251,16 @@ func getAllGroupConfig() *command[protocol.BrokerConn, protocol.GetAllGroupConfi
 			if err != nil {
 				return nil, err
 			}
-			r := &protocol.GetAllGroupConfigResponse{Version: dataVersionOf(v.Get("dataVersion"))}
+			var m members
+			r := &protocol.GetAllGroupConfigResponse{Version: m.dataVersion(v.Get("dataVersion"))}
 			v.Get("subscriptionGroupTable").Each(func(name, g Value) {
-				config := groupOf(g)
+				config := m.group(g)
 				config.Name = name.Text()
 				r.Groups = append(r.Groups, config)
 			})
+			if m.err != nil {
+				return nil, m.err
+			}
 			slices.SortFunc(r.Groups, func(a, b protocol.GroupConfig) int { return cmp.Compare(a.Name, b.Name) })
 			h := f.header()
 			r.Total = h.intOr("totalGroupNum", len(r.Groups))

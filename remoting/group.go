@@ -32,7 +32,9 @@ func decodeGroup(f *Frame) (*protocol.UpdateGroupRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &protocol.UpdateGroupRequest{Config: groupOf(v)}, nil
+	var m members
+	q := &protocol.UpdateGroupRequest{Config: m.group(v)}
+	return q, m.err
 }
 
 // group writes the settings of a group. Java: SubscriptionGroupConfig, whose
@@ -60,20 +62,20 @@ func (w *writer) group(g *protocol.GroupConfig) {
 	w.shut('}')
 }
 
-// groupOf reads the settings of a group; what is absent has its default.
-func groupOf(v Value) protocol.GroupConfig {
+// group reads the settings of a group; what is absent has its default.
+func (m *members) group(v Value) protocol.GroupConfig {
 	g := protocol.DefaultGroupConfig(v.Get("groupName").Text())
 	g.ConsumeEnable = v.Get("consumeEnable").Bool(g.ConsumeEnable)
 	g.ConsumeFromMinEnable = v.Get("consumeFromMinEnable").Bool(g.ConsumeFromMinEnable)
 	g.ConsumeBroadcastEnable = v.Get("consumeBroadcastEnable").Bool(g.ConsumeBroadcastEnable)
 	g.ConsumeMessageOrderly = v.Get("consumeMessageOrderly").Bool(g.ConsumeMessageOrderly)
-	g.RetryQueues = v.Get("retryQueueNums").int32(g.RetryQueues)
-	g.RetryMaxTimes = v.Get("retryMaxTimes").int32(g.RetryMaxTimes)
-	g.BrokerID = v.Get("brokerId").Int(g.BrokerID)
-	g.WhichBrokerWhenConsumeSlowly = v.Get("whichBrokerWhenConsumeSlowly").Int(g.WhichBrokerWhenConsumeSlowly)
+	g.RetryQueues = m.int(v, "retryQueueNums", g.RetryQueues)
+	g.RetryMaxTimes = m.int(v, "retryMaxTimes", g.RetryMaxTimes)
+	g.BrokerID = m.long(v, "brokerId", g.BrokerID)
+	g.WhichBrokerWhenConsumeSlowly = m.long(v, "whichBrokerWhenConsumeSlowly", g.WhichBrokerWhenConsumeSlowly)
 	g.NotifyConsumerIDsChangedEnable = v.Get("notifyConsumerIdsChangedEnable").Bool(g.NotifyConsumerIDsChangedEnable)
-	g.GroupSysFlag = v.Get("groupSysFlag").int32(g.GroupSysFlag)
-	g.ConsumeTimeoutMinute = v.Get("consumeTimeoutMinute").int32(g.ConsumeTimeoutMinute)
+	g.GroupSysFlag = m.int(v, "groupSysFlag", g.GroupSysFlag)
+	g.ConsumeTimeoutMinute = m.int(v, "consumeTimeoutMinute", g.ConsumeTimeoutMinute)
 	v.Get("attributes").Each(func(name, value Value) { g.Attributes[name.Text()] = value.Text() })
 	return g
 }

@@ -9,9 +9,12 @@ import (
 	"time"
 )
 
-// errBadHeader is matched by the errors of fields and bodies that a command
+// errBadHeader is matched by the errors of fields, and of bodies that are bytes, which a command
 // cannot do without. A server answers them with SystemError, as RocketMQ's do.
 var errBadHeader = errors.New("bad header")
+
+// errBadBody is errBadHeader for bodies that are text.
+var errBadBody = errors.New("bad body")
 
 // header reads the fields of a command. The first error counts; what is read
 // after it is zero.
@@ -143,7 +146,7 @@ func (f *Frame) putIfAny(name, value string) {
 func (f *Frame) object() (Value, error) {
 	v, err := f.body()
 	if err == nil && v.kind != kindObject {
-		err = fmt.Errorf("%w: the body is no object", errBadHeader)
+		err = fmt.Errorf("%w: it is no JSON object", errBadBody)
 	}
 	return v, err
 }

@@ -31,7 +31,7 @@ func kvTableOf(v Value) (map[string]string, error) {
 		return nil, nil
 	}
 	if table.kind != kindObject {
-		return nil, fmt.Errorf("%w: the table is no object", errBadHeader)
+		return nil, fmt.Errorf("%w: the table is no object", errBadBody)
 	}
 	t := make(map[string]string, table.Len())
 	table.Each(func(name, value Value) { t[name.Text()] = value.Text() })

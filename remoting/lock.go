@@ -17,9 +17,14 @@ func lockQueues() *command[protocol.BrokerConn, protocol.LockQueuesRequest, prot
 		},
 		decodeRequest: func(f *Frame) (*protocol.LockQueuesRequest, error) {
 			v, err := f.object()
-			return &protocol.LockQueuesRequest{
-				Group: v.Get("consumerGroup").Text(), ClientID: v.Get("clientId").Text(), Queues: queuesOf(v.Get("mqSet")),
-			}, err
+			if err != nil {
+				return nil, err
+			}
+			var m members
+			q := &protocol.LockQueuesRequest{
+				Group: v.Get("consumerGroup").Text(), ClientID: v.Get("clientId").Text(), Queues: m.queues(v, "mqSet"),
+			}
+			return q, m.err
 		},
 		encodeResponse: func(_ site, _ *protocol.LockQueuesRequest, r *protocol.LockQueuesResponse, f *Frame) {
 			var w writer
@@ -46,9 +51,14 @@ func unlockQueues() *command[protocol.BrokerConn, protocol.UnlockQueuesRequest, 
 		},
 		decodeRequest: func(f *Frame) (*protocol.UnlockQueuesRequest, error) {
 			v, err := f.object()
-			return &protocol.UnlockQueuesRequest{
-				Group: v.Get("consumerGroup").Text(), ClientID: v.Get("clientId").Text(), Queues: queuesOf(v.Get("mqSet")), Oneway: f.Oneway(),
-			}, err
+			if err != nil {
+				return nil, err
+			}
+			var m members
+			q := &protocol.UnlockQueuesRequest{
+				Group: v.Get("consumerGroup").Text(), ClientID: v.Get("clientId").Text(), Queues: m.queues(v, "mqSet"), Oneway: f.Oneway(),
+			}
+			return q, m.err
 		},
 		oneway: func(q *protocol.UnlockQueuesRequest) bool { return q.Oneway },
 	}

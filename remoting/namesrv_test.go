@@ -2,7 +2,6 @@ package remoting
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/pocketmq/pocketmq/protocol"
@@ -45,13 +44,13 @@ func TestAnswersOfJavaNameServersAreRead(t *testing.T) {
 	_, err = getBrokerMemberGroup().read(&Frame{Body: []byte(`{"brokerMemberGroup":{"brokerAddrs":{x:"h:0"}}}`)})
 	assert.ErrorIs(t, err, errBadHeader)
 	_, err = getBrokerMemberGroup().read(&Frame{})
-	assert.ErrorIs(t, err, errBadHeader)
+	assert.ErrorIs(t, err, errBadBody)
 
 	topics, err := getSystemTopics().read(&Frame{Body: []byte(`{"brokerAddr":"h:0","topicList":["c","b"]}`)})
 	require.NoError(t, err)
 	assert.Equal(t, &protocol.GetSystemTopicsResponse{Topics: []string{"b", "c"}, BrokerAddr: "h:0"}, topics)
 	_, err = getSystemTopics().read(&Frame{})
-	assert.ErrorIs(t, err, errBadHeader)
+	assert.ErrorIs(t, err, errBadBody)
 
 	for body, want := range map[string]map[string]string{
 		`{"table":{"T":"a:4;b:4"}}`: {"T": "a:4;b:4"}, `{"table":{}}`: {}, `{}`: nil, `{"table":null}`: nil,
@@ -68,7 +67,7 @@ func TestAnswersOfJavaNameServersAreRead(t *testing.T) {
 	assert.Nil(t, r.OrderTopics, "a name server without ordered topics")
 	for _, body := range []string{`{"table":[]}`, `{"table":"x"}`, `{`} {
 		_, err := registerBroker().read(&Frame{Body: []byte(body)})
-		assert.True(t, errors.Is(err, errBadHeader) || errors.Is(err, ErrBadFrame), body)
+		assert.ErrorIs(t, err, errBadBody, body)
 	}
 
 	s, err := getNameServerConfig().read(&Frame{Body: []byte("# a comment\r\n\norderMessageEnable = true\r\nx=a=b\nnonsense\n")})

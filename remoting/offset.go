@@ -58,6 +58,9 @@ func updateConsumerOffset() *command[protocol.BrokerConn, protocol.UpdateConsume
 		},
 		decodeRequest: func(f *Frame) (*protocol.UpdateConsumerOffsetRequest, error) {
 			h := f.header()
+			if h.text("queueId") == "" || h.text("commitOffset") == "" {
+				return nil, protocol.Errorf(protocol.InvalidParameter, "QueueId and offset can't be null, topic=%s", clip(h.text("topic")))
+			}
 			q := &protocol.UpdateConsumerOffsetRequest{
 				Group: h.must("consumerGroup"), Topic: h.must("topic"), QueueID: h.int("queueId"), Offset: h.long("commitOffset"), Oneway: f.Oneway(),
 			}

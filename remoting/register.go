@@ -120,11 +120,12 @@ func decodeRegistration(f *Frame) (*protocol.RegisterBrokerRequest, error) {
 		table = v.Get("topicConfigSerializeWrapper")
 		q.FilterServers = textsOf(v.Get("filterServerList"))
 	}
-	q.Version = dataVersionOf(table.Get("dataVersion"))
+	var m members
+	q.Version = m.dataVersion(table.Get("dataVersion"))
 	table.Get("topicConfigTable").Each(func(name, t Value) {
-		q.Topics = append(q.Topics, topicConfigOf(name, t))
+		q.Topics = append(q.Topics, m.topic(name, t))
 	})
-	return q, nil
+	return q, m.err
 }
 
 // readCompressedTopics reads a body that a broker has compressed: texts with
@@ -148,7 +149,10 @@ func readCompressedTopics(q *protocol.RegisterBrokerRequest, body []byte) error 
 	if err != nil {
 		return err
 	}
-	q.Version = dataVersionOf(version)
+	var m members
+	if q.Version = m.dataVersion(version); m.err != nil {
+		return m.err
+	}
 	n := p.uint32()
 	if n > maxRegisteredTopics {
 		return fmt.Errorf("%w: %d topics, at most %d are allowed", errBadHeader, n, maxRegisteredTopics)
@@ -285,11 +289,15 @@ func queryDataVersion() *command[protocol.NameServerConn, protocol.QueryDataVers
 				Cluster: h.must("clusterName"), BrokerName: h.must("brokerName"), BrokerID: h.long("brokerId"), Addr: h.must("brokerAddr"),
 			}
 			v, err := f.object()
-			if h.err != nil {
+			switch {
+			case h.err != nil:
 				return nil, h.err
+			case err != nil:
+				return nil, err
 			}
-			q.Version = dataVersionOf(v)
-			return q, err
+			var m members
+			q.Version = m.dataVersion(v)
+			return q, m.err
 		},
 		encodeResponse: func(_ site, _ *protocol.QueryDataVersionRequest, r *protocol.QueryDataVersionResponse, f *Frame) {
 			f.putBool("changed", r.Changed)

@@ -1,6 +1,7 @@
 package remoting
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -13,13 +14,18 @@ type scanner struct {
 	s     string
 	i     int
 	depth int
+	in    error // matched by its errors; nil is ErrBadFrame
 }
 
 // maxDepth bounds how deep values may lie in each other.
 const maxDepth = 64
 
 func (c *scanner) fail(what string) error {
-	return badFrame("JSON: %s at byte %d", what, c.i)
+	in := c.in
+	if in == nil {
+		in = ErrBadFrame
+	}
+	return fmt.Errorf("%w: JSON: %s at byte %d", in, what, c.i)
 }
 
 // peek skips blanks and returns the next byte; 0 at the end.

@@ -42,11 +42,11 @@ func (w *writer) topic(t *protocol.TopicConfig) {
 	w.shut('}')
 }
 
-// topicConfigOf reads a topic's config; its name stands beside it.
-func topicConfigOf(name, t Value) protocol.TopicConfig {
+// topic reads a topic's config; its name stands beside it.
+func (m *members) topic(name, t Value) protocol.TopicConfig {
 	c := protocol.TopicConfig{
-		Name: name.Text(), ReadQueues: t.Get("readQueueNums").int32(0), WriteQueues: t.Get("writeQueueNums").int32(0),
-		Perm: protocol.Perm(t.Get("perm").int32(0)), Order: t.Get("order").Bool(false), SysFlag: t.Get("topicSysFlag").int32(0),
+		Name: name.Text(), ReadQueues: m.int(t, "readQueueNums", 0), WriteQueues: m.int(t, "writeQueueNums", 0),
+		Perm: protocol.Perm(m.int(t, "perm", 0)), Order: t.Get("order").Bool(false), SysFlag: m.int(t, "topicSysFlag", 0),
 		MultiTag: t.Get("topicFilterType").Text() == multiTag,
 	}
 	if list := t.Get("attributes"); list.Len() > 0 {

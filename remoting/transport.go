@@ -164,8 +164,11 @@ func listen[S serverConn](ctx context.Context, t *Transport, at protocol.Listen,
 	if err != nil {
 		return nil, err
 	}
-	group, _, _ := strings.Cut(at.Node, "/")
-	l := serve(b.net, b.told, site{broker: group}, rows, connect, t.secure, defaultLimits())
+	var here site
+	if told { // a broker, and no name server
+		here.broker, _, _ = strings.Cut(at.Node, "/")
+	}
+	l := serve(b.net, b.told, here, rows, connect, t.secure, defaultLimits())
 	return &remembered[S]{l, t, at.Node, b.bind}, nil
 }
 

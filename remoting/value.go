@@ -37,7 +37,7 @@ const yieldValues = 1 << 10
 
 // ParseBody reads a JSON body. An empty one is null.
 func ParseBody(b []byte) (Value, error) {
-	r := bodyReader{scanner: scanner{s: string(b)}, own: len(b) > smallFrame}
+	r := bodyReader{scanner: scanner{s: string(b), in: errBadBody}, own: len(b) > smallFrame}
 	if r.peek() == 0 && r.i == len(r.s) {
 		return Value{}, nil
 	}

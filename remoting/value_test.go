@@ -39,10 +39,10 @@ func TestBodiesAsFastjsonWritesThem(t *testing.T) {
 func TestHostileBodies(t *testing.T) {
 	for _, body := range []string{"{", "[", `{"a"}`, `{"a":}`, "1 2", "{}x", "[1 2]", `"`, "{{}}", strings.Repeat("[", 1000), strings.Repeat("{", 1000), "\x00"} {
 		_, err := ParseBody([]byte(body))
-		assert.ErrorIs(t, err, ErrBadFrame, body)
+		assert.ErrorIs(t, err, errBadBody, body)
 	}
 	_, err := ParseBody([]byte("[" + strings.Repeat("1,", maxValues) + "]"))
-	assert.ErrorIs(t, err, ErrBadFrame)
+	assert.ErrorIs(t, err, errBadBody)
 }
 
 func FuzzBody(f *testing.F) {
@@ -51,7 +51,7 @@ func FuzzBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		v, err := ParseBody(b)
 		if err != nil {
-			require.ErrorIs(t, err, ErrBadFrame)
+			require.ErrorIs(t, err, errBadBody)
 			return
 		}
 		v.Each(func(name, value Value) { _, _ = name.Text(), value.Int(0) })
