@@ -80,12 +80,13 @@ func TestTwentyClustersOneAfterAnother(t *testing.T) {
 // finds nothing for up to 20 s; they do not wait for that when they close. 100 ms
 // are promised, of which a few are needed.
 //
-// A machine that is busy with something else can make any one Close take longer. So
-// the shortest of several counts, which ends at the first that is short enough, and
-// on a machine where none is, how long Close takes while nothing is held: the promise
-// is then ten times that, below any wait for a pull, which each Close would have.
+// The median of several counts: a file system that is busy with something else
+// takes its time to remove a throwaway folder, few as the files in it are. On a
+// machine where that is the rule, how long Close takes while nothing is held is the
+// measure: the promise is then ten times that, below any wait for a pull, which each
+// Close would have.
 func TestAClusterClosesAtOnceWhileOfficialPullsAreHeld(t *testing.T) {
-	const promised, rounds = 100 * time.Millisecond, 20
+	const promised, rounds = 100 * time.Millisecond, 11
 	closing := func(consume bool) (took time.Duration, pulls int) {
 		c := run(t, pocketmq.ClusterConfig{Groups: []pocketmq.BrokerGroup{{Name: "broker-a"}, {Name: "broker-b"}}})
 		topic := rmqtest.Topic(t, c, 8)
@@ -105,18 +106,17 @@ func TestAClusterClosesAtOnceWhileOfficialPullsAreHeld(t *testing.T) {
 		require.NoError(t, c.Close())
 		return time.Since(begun), pulls
 	}
-	shortest, floor, pulls := time.Hour, time.Hour, 0
-	round := 0
-	for round < rounds && shortest > promised {
-		round++
-		bare, _ := closing(false)
-		took, held := closing(true)
-		floor = min(floor, bare)
-		if took < shortest {
-			shortest, pulls = took, held
-		}
+	var took, bare []time.Duration
+	pulls := 0
+	for range rounds {
+		without, _ := closing(false)
+		with, held := closing(true)
+		took, bare, pulls = append(took, with), append(bare, without), held
 	}
-	fmt.Printf("interop: kit/close: a cluster of 2 brokers with %d held official pulls closed in %v, one without in %v, round %d\n",
-		pulls, shortest.Round(10*time.Microsecond), floor.Round(10*time.Microsecond), round)
-	assert.Less(t, shortest, min(max(promised, 10*floor), 5*time.Second))
+	slices.Sort(took)
+	slices.Sort(bare)
+	median, floor := took[rounds/2], bare[rounds/2]
+	fmt.Printf("interop: kit/close: a cluster of 2 brokers with %d held official pulls closed in %v, one without in %v, medians of %d\n",
+		pulls, median.Round(10*time.Microsecond), floor.Round(10*time.Microsecond), rounds)
+	assert.Less(t, median, min(max(promised, 10*floor), 5*time.Second))
 }
