@@ -48,7 +48,7 @@ func (s *brokerSession) sendMessage(ctx context.Context, q *protocol.SendMessage
 		return nil, protocol.Errorf(protocol.NoPermission, "topic %s is not writable on %s", q.Topic, s.cfg.Name)
 	}
 	if !q.Batch && q.SysFlag&message.FlagTransactionMask != 0 {
-		return nil, protocol.Errorf(protocol.RequestCodeNotSupported, "transactional messages (sysFlag %#x) are not supported", q.SysFlag)
+		return nil, protocol.Errorf(protocol.RequestCodeNotSupported, "transactional messages (sysFlag %#x) are not supported", uint32(q.SysFlag))
 	}
 	if len(q.Body) == 0 {
 		return nil, protocol.Errorf(protocol.MessageIllegal, "the body is empty")

@@ -257,6 +257,9 @@ func TestARefusedSendTellsRegionAndTracingToo(t *testing.T) {
 			assert.Equal(t, "true", get(got, "TRACE_ON"), what)
 			assert.Empty(t, get(got, "msgId"), what)
 		}
+		half := goSend("T", 0, "")
+		half[3].Value = "-1"
+		assert.Equal(t, "transactional messages (sysFlag 0xffffffff) are not supported", c.call(10, half, "x").Remark)
 		assert.Zero(t, c.ok(10, goSend("TBW102", 0, ""), "x").Code, "neither this nor")
 		assert.Zero(t, c.ok(10, goSend("BenchmarkTest", 1023, ""), "x").Code, "the benchmark's topic is protected from sends")
 	})

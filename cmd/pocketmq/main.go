@@ -56,7 +56,8 @@ func main() {
 	os.Exit(code)
 }
 
-// untilSignal returns a context that ends with the first SIGINT or SIGTERM. The
+// untilSignal returns a context that ends with the first SIGINT, SIGTERM or SIGHUP,
+// the last one unless whoever started the program had it ignored, as nohup does. The
 // second one ends the process, as does the first after stop. Whoever sees the end of
 // the context can rely on that: signals are let go before it. stop waits for the
 // goroutine that does so.
@@ -64,6 +65,9 @@ func untilSignal() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals, over := make(chan os.Signal, 1), make(chan struct{}) // 1: none is lost before it is looked at
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	go func() {
 		defer close(over)
 		select {

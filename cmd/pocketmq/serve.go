@@ -29,7 +29,8 @@ the name servers, then those of the brokers by group (ID 0 is the master, with
   broker NAME ID ADDR ready
 
 Clients are given the addresses of the name servers; there they find the brokers.
-SIGINT or SIGTERM ends it; a second one does not wait for files to be closed.
+SIGINT, SIGTERM or SIGHUP (a terminal that is gone) ends it; a second one does not
+wait for files to be closed.
 
 Flags (those with ... may be given several times):
   -namesrv ADDR ...     a name server [127.0.0.1:9876]

@@ -99,7 +99,12 @@ func (s *settings) define(ctx context.Context, flags *flag.FlagSet) {
 		s.topics[name] = queues
 		return nil
 	})
-	flags.StringVar(&s.dir, "dir", "", "")
+	flags.Func("dir", "", func(text string) error {
+		if s.dir = text; text == "" {
+			return errors.New("no folder: leave the flag out to keep nothing")
+		}
+		return nil
+	})
 	flags.Func("levels", "", func(text string) (err error) {
 		if s.levels, err = message.ParseDelayLevels(text); err == nil && slices.Min(s.levels) <= 0 {
 			err = errors.New("a level of no time: want times such as 1s")

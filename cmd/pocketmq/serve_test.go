@@ -147,7 +147,7 @@ func stored(t *testing.T, nameServer, topic string) (n int64) {
 }
 
 func TestServeSaysWhereItServesAndEndsWithASignal(t *testing.T) {
-	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
 			p := start(t, "1", "serve", "-namesrv", "127.0.0.1:0", "-namesrv", "localhost:0",
@@ -362,6 +362,7 @@ func TestServeRefusesWhatCannotWork(t *testing.T) {
 		{"-namesrv", ":0", "-group", "broker-a", "-advertise", "192.0.2.7"},
 		{"-log", "loud"},
 		{"-dir"},
+		{"-dir", ""},
 	} {
 		got := call(t, "", append([]string{"serve"}, args...)...)
 		assert.Equal(t, exitUsage, got.code, args)
