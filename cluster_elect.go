@@ -56,7 +56,7 @@ func (c *Cluster) elect(ctx context.Context, group string, id int64, unclean boo
 		return err
 	}
 	// What was ordered is not to happen when nobody expects it any more.
-	taken, err2 := run.server.Withdraw(id, epoch)
+	taken, err2 := run.server.Withdraw(context.WithoutCancel(ctx), id, epoch)
 	switch {
 	case taken:
 		return nil // it has just become master

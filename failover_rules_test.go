@@ -301,7 +301,6 @@ func TestAShutdownDoesNotWaitForASuccessorForEver(t *testing.T) {
 func TestAMasterThatStopsDoesNotWarnOfItsSlaves(t *testing.T) {
 	for name, stop := range map[string]func(c *pocketmq.Cluster) error{
 		"closed":    func(c *pocketmq.Cluster) error { return c.Broker("broker-a", 0).Close() },
-		"replaced":  func(c *pocketmq.Cluster) error { return c.Elect(context.Background(), "broker-a", 1) },
 		"shut down": func(c *pocketmq.Cluster) error { return c.Broker("broker-a", 0).Shutdown(context.Background()) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -101,9 +101,10 @@ func (s *ControllerServer) Designate(ctx context.Context, id int64, unclean bool
 
 // Withdraw takes an order back that Designate has given under an epoch. taken: it was
 // carried out before, and the replica is master. Otherwise it never will be. Errors:
-// [ErrStopped], with whose life the order is over, too; those of the store.
-func (s *ControllerServer) Withdraw(id, epoch int64) (taken bool, err error) {
-	_, err = s.order(context.Background(), Message{Kind: MessageWithdraw, From: NoReplica, To: NoReplica, ID: id, Epoch: epoch})
+// [ErrStopped], with whose life the order is over, too; that of ctx, and the order stands;
+// those of the store.
+func (s *ControllerServer) Withdraw(ctx context.Context, id, epoch int64) (taken bool, err error) {
+	_, err = s.order(ctx, Message{Kind: MessageWithdraw, From: NoReplica, To: NoReplica, ID: id, Epoch: epoch})
 	var why *NotDesignatedError
 	if errors.As(err, &why) && why.Why == RefusedTaken {
 		return true, nil

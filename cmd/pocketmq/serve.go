@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/pocketmq/pocketmq"
@@ -135,15 +136,29 @@ func (s *settings) serve(ctx context.Context, env *environment) error {
 // the name servers.
 const endLimit = 3 * time.Second
 
-// end closes the cluster: brokers first, each in good order.
+// end closes the cluster: brokers first, each in good order. Masters are the last, so
+// none hands over to a slave that ends, too.
 func end(ctx context.Context, c *pocketmq.Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, endLimit)
 	defer cancel()
-	var errs []error
-	for b := range c.Brokers() {
-		errs = append(errs, b.Shutdown(ctx))
+	shutdown := func(brokers []*pocketmq.Broker) error {
+		errs := make([]error, len(brokers))
+		var ending sync.WaitGroup
+		for i, b := range brokers {
+			ending.Go(func() { errs[i] = b.Shutdown(ctx) })
+		}
+		ending.Wait()
+		return errors.Join(errs...)
 	}
-	return errors.Join(append(errs, c.Close())...)
+	var masters, slaves []*pocketmq.Broker
+	for b := range c.Brokers() {
+		if b.Role() == pocketmq.RoleMaster {
+			masters = append(masters, b)
+		} else {
+			slaves = append(slaves, b)
+		}
+	}
+	return errors.Join(shutdown(slaves), shutdown(masters), c.Close())
 }
 
 // tell says that everything serves, and where.
