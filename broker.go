@@ -72,6 +72,14 @@ type BrokerConfig struct {
 	// comes back as a slave. It needs a Cluster, whose controller sees to it, and
 	// slaves. See docs/replication.md (enableControllerMode).
 	Failover bool
+	// ElectUncleanMaster, with Failover, lets StartCluster and Cluster.AddGroup elect the
+	// member with the longest log when each one that may have everything has lost power
+	// since it acknowledged messages that may not have been synced: all that is left is
+	// kept, some of what was acknowledged may be gone, and the event UncleanElection and
+	// an ERROR in the log tell of it. Without it they return an error in that case, which
+	// names the members. With SyncFlush it does not come to that
+	// (enableElectUncleanMaster).
+	ElectUncleanMaster bool
 	// InSyncReplicas is how many members, the master counted, have to have a message
 	// before it is acknowledged, with SyncReplication [2] (inSyncReplicas). It is at most
 	// as many as there are, and 0 with Failover and with AsyncReplication. With fewer

@@ -342,7 +342,7 @@ func (c *Cluster) startGroups(ctx context.Context, gs []BrokerGroup) error {
 				if err := each(members, start); err != nil {
 					return err
 				}
-				return c.awaitGroup(ctx, g.Name)
+				return c.awaitGroup(ctx, g)
 			}
 			if err := start(members[0]); err != nil {
 				return err

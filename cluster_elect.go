@@ -18,6 +18,9 @@ import (
 // have; that of ctx, when it may become master still. Java: ELECT_MASTER with
 // designateElect.
 func (c *Cluster) Elect(ctx context.Context, group string, id int64) error {
+	if err := c.life.use(); err != nil {
+		return err
+	}
 	return c.elect(ctx, group, id, false)
 }
 
@@ -27,13 +30,13 @@ func (c *Cluster) Elect(ctx context.Context, group string, id int64) error {
 // error in the log tell of it once it has happened. Errors: those of Elect; after one,
 // that of ctx too, nothing of the order is in force. Java: enableElectUncleanMaster.
 func (c *Cluster) ElectUnclean(ctx context.Context, group string, id int64) error {
+	if err := c.life.use(); err != nil {
+		return err
+	}
 	return c.elect(ctx, group, id, true)
 }
 
 func (c *Cluster) elect(ctx context.Context, group string, id int64, unclean bool) error {
-	if err := c.life.use(); err != nil {
-		return err
-	}
 	ctl := c.controllerOf(group)
 	if ctl == nil {
 		return fmt.Errorf("group %s has no controller (BrokerConfig.Failover): %w", group, ErrNotFound)

@@ -30,6 +30,7 @@ type settings struct {
 	advertise   netip.Addr // invalid: none
 	replication pocketmq.ReplicationMode
 	failover    bool
+	unclean     bool
 	log         slog.Level
 
 	listens []listen // everything above with an address, for errors
@@ -88,6 +89,7 @@ func (s *settings) define(ctx context.Context, flags *flag.FlagSet) {
 		return nil
 	})
 	flags.BoolVar(&s.failover, "failover", false, "")
+	flags.BoolVar(&s.unclean, "elect-unclean", false, "")
 	flags.Func("topic", "", func(text string) error {
 		name, queues, err := parseTopic(text)
 		if err != nil {
@@ -154,6 +156,9 @@ func (s *settings) check() error {
 			return fmt.Errorf("-group is broker-a@127.0.0.1:10911: %w", err)
 		}
 	}
+	if s.unclean && !s.failover {
+		return errors.New("-elect-unclean: groups elect only with -failover")
+	}
 	if !slices.ContainsFunc(s.groups, func(g group) bool { return g.slaves > 0 }) {
 		switch {
 		case s.failover:
@@ -214,7 +219,7 @@ func (s *settings) cluster(log *slog.Logger) pocketmq.ClusterConfig {
 			group.Addrs = append(group.Addrs, addr.String())
 		}
 		if g.slaves > 0 { // a group of one has nobody to wait for, and nobody to elect
-			group.Config.Replication, group.Config.Failover = s.replication, s.failover
+			group.Config.Replication, group.Config.Failover, group.Config.ElectUncleanMaster = s.replication, s.failover, s.unclean && s.failover
 		}
 		if s.advertise.IsValid() {
 			group.Config.AdvertiseAddr = s.advertise.String()

@@ -1,0 +1,101 @@
+package pocketmq_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pocketmq/pocketmq"
+)
+
+// powerless is a cluster of one group that elects, all of whose members lose power a
+// minute after the last of 20 messages.
+func powerless(t *testing.T, cfg pocketmq.ClusterConfig) {
+	c := run(t, cfg)
+	p := producer(t, c, pocketmq.ProducerConfig{})
+	inSync(t, c, 2)
+	replicated(t, p, 0, 20)
+	time.Sleep(time.Minute)
+	for id := range int64(3) {
+		require.NoError(t, c.PowerOff("broker-a", id))
+	}
+	require.NoError(t, c.Close())
+}
+
+// With AsyncFlush a member that lost power cannot know whether it has what it
+// acknowledged. When that is true of all, somebody has to decide.
+func TestAGroupThatLostPowerStartsWhenItIsToldTo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var events eventLog
+		cfg := pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}, Dir: t.TempDir(), OnEvent: events.add}
+		powerless(t, cfg)
+
+		begun := time.Now()
+		_, err := startCluster(context.Background(), t, cfg)
+		require.ErrorIs(t, err, pocketmq.ErrNotMaster)
+		assert.ErrorContains(t, err, "nobody of broker-a can be elected: broker-a/")
+		assert.ErrorContains(t, err, "ElectUncleanMaster")
+		assert.Less(t, time.Since(begun), 15*time.Second)
+		assert.Empty(t, eventsOf[pocketmq.UncleanElection](&events))
+
+		cfg.Groups[0].Config.ElectUncleanMaster = true
+		c := run(t, cfg)
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		inSync(t, c, 2)
+		replicated(t, p, 20, 1)
+		assert.Equal(t, counted(21), logsAgree(t, c, time.Second), "everything was synced long before")
+		assert.Len(t, eventsOf[pocketmq.UncleanElection](&events), 1)
+	})
+}
+
+func TestAGroupThatSyncsStartsAfterALossOfPower(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cfg := pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}, Dir: t.TempDir()}
+		cfg.Groups[0].Config.Flush = pocketmq.SyncFlush
+		powerless(t, cfg)
+		c := run(t, cfg)
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		inSync(t, c, 2)
+		replicated(t, p, 20, 1)
+		assert.Equal(t, counted(21), logsAgree(t, c, time.Second))
+	})
+}
+
+// The controller knows nothing of epochs that the members have.
+func TestAGroupWithoutItsControllersStateSaysSo(t *testing.T) {
+	t.Run("its file is gone", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			cfg := pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}, Dir: t.TempDir()}
+			c := run(t, cfg)
+			inSync(t, c, 2)
+			require.NoError(t, c.Close())
+			files, err := filepath.Glob(filepath.Join(cfg.Dir, "controller", "*"))
+			require.NoError(t, err)
+			require.NotEmpty(t, files)
+			for _, file := range files {
+				require.NoError(t, os.Remove(file))
+			}
+			_, err = startCluster(context.Background(), t, cfg)
+			require.ErrorIs(t, err, pocketmq.ErrNotMaster)
+			assert.ErrorContains(t, err, filepath.Join("controller", "broker-a.json"))
+		})
+	})
+	t.Run("failover is new", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			cfg := pocketmq.ClusterConfig{Groups: pair(2, pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication}), Topics: map[string]int{"T": 1}, Dir: t.TempDir()}
+			c := run(t, cfg)
+			p := producer(t, c, pocketmq.ProducerConfig{})
+			replicated(t, p, 0, 5)
+			require.NoError(t, c.Close())
+			cfg.Groups[0].Config.Failover = true
+			_, err := startCluster(context.Background(), t, cfg)
+			require.ErrorIs(t, err, pocketmq.ErrNotMaster)
+			assert.ErrorContains(t, err, "begin with an empty one")
+		})
+	})
+}
