@@ -202,7 +202,7 @@ func TestAMemberThatComesAndGoesAndGetsNothingLeaves(t *testing.T) {
 		assert.Equal(t, after(1100*time.Millisecond), s.Deadline())
 		s.Disconnect(at.Add(100*time.Millisecond), three)
 	}
-	three = connect(t, s, after(time.Second), 3, 10)
+	connect(t, s, after(time.Second), 3, 10)
 	s.Tick(after(1100 * time.Millisecond))
 	change, asked := s.Asked()
 	require.True(t, asked)
