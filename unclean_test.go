@@ -53,7 +53,7 @@ func TestAnOrderThatWasGivenUpTakesNoEffectLater(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var x eventLog
 				c, p := twoKnowMore(t, &x)
-				c.Network().Cut("broker-a/2", "broker-a/0") // so that 2 does not catch up
+				links(t, c).Cut("broker-a/2", "broker-a/0") // so that 2 does not catch up
 				require.NoError(t, c.Restart(t.Context(), "broker-a", 2))
 				time.Sleep(time.Second)
 				require.NoError(t, c.Pause("broker-a", 2)) // it is there, and does not answer
@@ -89,7 +89,7 @@ func TestAfterAnUncleanElectionTheOthersFollow(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var x eventLog
 				c, p := twoKnowMore(t, &x)
-				c.Network().Cut("broker-a/2", "broker-a/0") // so that 2 does not catch up
+				links(t, c).Cut("broker-a/2", "broker-a/0") // so that 2 does not catch up
 				require.NoError(t, c.Restart(t.Context(), "broker-a", 2))
 				time.Sleep(time.Second)
 				require.NoError(t, c.ElectUnclean(t.Context(), "broker-a", 2))
@@ -99,7 +99,7 @@ func TestAfterAnUncleanElectionTheOthersFollow(t *testing.T) {
 						require.NoError(t, c.Kill("broker-a", id))
 					}
 				}
-				c.Network().HealAll()
+				links(t, c).HealAll()
 				if others == "restarted" {
 					for _, id := range []int64{0, 1} {
 						require.NoError(t, c.Restart(t.Context(), "broker-a", id))
