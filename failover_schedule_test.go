@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -380,7 +381,11 @@ func (r *historyRun) mend() {
 	}
 	for _, id := range r.members {
 		if st.down[id] {
-			require.NoError(r.t, r.cluster.Restart(r.t.Context(), historyGroup, id), r.what())
+			err := r.cluster.Restart(r.t.Context(), historyGroup, id)
+			for again := 0; again < 10 && errors.Is(err, pocketmq.ErrUnreachable); again++ { // a machine may be too busy to register in time
+				err = r.cluster.Restart(r.t.Context(), historyGroup, id)
+			}
+			require.NoError(r.t, err, r.what())
 		}
 	}
 	*st = faultState{}

@@ -47,7 +47,7 @@ var tools = []tool{
 	{"getBrokerConfig", 26, []string{"getBrokerConfig -b BROKER"}, nil},
 	{"getConsumerConfig", 0, []string{"getConsumerConfig -g G_T"}, []string{`groupName +=  G_T`, `retryMaxTimes +=  16`}},
 	{"getNamesrvConfig", 0, []string{"getNamesrvConfig"}, []string{`SRVADDR`, `orderMessageEnable += +true`}},
-	{"haStatus", 0, []string{"haStatus -b BROKER"}, []string{`masterCommitLogMaxOffset`}},
+	{"haStatus", 0, []string{"haStatus -b BROKER"}, []string{`MasterCommitLogMaxOffset`}},
 	{"printMsg", 0, []string{"printMsg -t T"}, []string{`MSGID: UNIQUE`}},
 	{"printMsgByQueue", 0, []string{"printMsgByQueue -t T -a broker-a -i 0 -p true"}, []string{`MSGID: `}},
 	{"producer", 328, []string{"producer -b BROKER"}, nil},
