@@ -53,8 +53,10 @@ func TestAHangingFsyncBoundsWhatIsOpenAndInMemory(t *testing.T) {
 		waiting := start(t.Context(), t, s, "T", "a")
 		release()
 		require.NoError(t, <-waiting, "the brake is taken off as soon as there is room")
+		synctest.Wait() // what else waits is synced
 		assert.NoError(t, s.Behind())
 		require.NoError(t, s.Sync(t.Context()))
+		synctest.Wait() // files are closed after what they wait for is told
 		open := 0
 		for _, f := range s.segmentsNow() {
 			if f.log.Load() != nil {
