@@ -210,7 +210,7 @@ func (r *brokerRun) handOver(ctx context.Context) {
 	}
 }
 
-// report is what the log holds, after fence.
+// report is what the log holds, of a broker that has no role.
 func (r *brokerRun) report() (lastEpoch, end int64) {
 	return r.lastEpoch(), r.store().Positions().Written
 }

@@ -72,6 +72,9 @@ func (cfg *BrokerConfig) checkReplication(p *problems) {
 	} else if cfg.Failover && cfg.InSyncReplicas > 0 {
 		p.add("InSyncReplicas is %d with Failover, where all that are in sync have to have a message: leave it 0; MinInSyncReplicas says how many are enough", cfg.InSyncReplicas)
 	}
+	if cfg.ElectUncleanMaster && !cfg.Failover {
+		p.add("ElectUncleanMaster is set without Failover: nobody is elected")
+	}
 	positive(p, "InSyncReplicas", &cfg.InSyncReplicas, 2)
 	least := 1
 	if cfg.Failover && cfg.Replication == SyncReplication {

@@ -3,12 +3,10 @@ package pocketmq
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/pocketmq/pocketmq/ha"
@@ -100,6 +98,16 @@ func (c *controller) stop() bool {
 	run.loop.Wait()
 	c.watch.changed(rolesChanged)
 	return true
+}
+
+// server is what serves in the present life; nil between two lives.
+func (c *controller) server() *ha.ControllerServer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.run == nil {
+		return nil
+	}
+	return c.run.server
 }
 
 // where is the controller's address.
@@ -206,115 +214,6 @@ func (c *Cluster) awaitRole(ctx context.Context, done func() bool) error {
 
 // rolesChanged is what watchers of roles watch: no group of consumers has such a name.
 const rolesChanged = "/roles"
-
-// awaitGroup waits until a group that elects has a master that takes messages, and all of
-// its members have registered in their roles; or until it is clear that nobody can be
-// elected.
-func (c *Cluster) awaitGroup(ctx context.Context, g BrokerGroup) error {
-	done := func() bool {
-		master := false
-		for b := range c.Brokers() {
-			if b.Name() != g.Name || b.life.use() != nil {
-				continue
-			}
-			r := b.run.Load()
-			if !r.announced.Load() {
-				return false
-			}
-			master = master || r.takesMessages()
-		}
-		return master
-	}
-	pause := g.Config.Timings.over(c.cfg.Timings).LeaseRenew
-	for {
-		look, cancel := context.WithTimeout(ctx, pause)
-		err := c.awaitRole(look, done)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		if look.Err() == nil || ctx.Err() != nil {
-			return fmt.Errorf("no broker of %s has become a master that takes messages: %w", g.Name, err)
-		}
-		switch why := c.nobodyToElect(g.Name); {
-		case why == nil:
-		case !g.Config.ElectUncleanMaster:
-			return why
-		default:
-			best := c.longestLog(g.Name)
-			if err := c.elect(ctx, g.Name, best, true); err != nil && !errors.Is(err, ErrUnreachable) { // it may not have reached the controller yet
-				return fmt.Errorf("%w; with ElectUncleanMaster: %w", why, err)
-			}
-		}
-	}
-}
-
-// nobodyToElect says why no member of a group can be elected, as far as that lasts until
-// somebody decides; nil: it is not so.
-func (c *Cluster) nobodyToElect(group string) error {
-	ctl := c.controllerOf(group)
-	ctl.mu.Lock()
-	run := ctl.run
-	ctl.mu.Unlock()
-	if run == nil {
-		return nil
-	}
-	s := run.server.State()
-	if s.Epoch == 0 {
-		for b := range c.Brokers() {
-			if b.Name() != group || b.life.use() != nil {
-				continue
-			}
-			if epoch, _ := b.logEnd(); epoch > 0 {
-				return fmt.Errorf("nobody of %s can be elected: the log of %s has epoch %d, of which the controller knows nothing: put its file %s back; a folder that was replicated without Failover cannot go on with it, so begin with an empty one: %w",
-					group, b.node, epoch, ctl.path, ErrNotMaster)
-			}
-		}
-		return nil
-	}
-	var lost []string
-	for _, e := range s.Replicas {
-		if !slices.Contains(s.Set, e.ID) {
-			continue
-		}
-		if !e.Unclean {
-			return nil
-		}
-		lost = append(lost, nodeName(group, e.ID))
-	}
-	if len(lost) == 0 {
-		return nil
-	}
-	return fmt.Errorf("nobody of %s can be elected: %s may lack what was acknowledged, since power was lost, or its folder replaced, before that was synced; the others were behind, or lost theirs, too. BrokerConfig.ElectUncleanMaster (pocketmq serve -elect-unclean) elects the one with the longest log; SyncFlush avoids this: %w",
-		group, strings.Join(lost, ", "), ErrNotMaster)
-}
-
-// longestLog is the member of a group whose log has the latest epoch, and of those with
-// the same one the most records.
-func (c *Cluster) longestLog(group string) (id int64) {
-	var epoch, end int64 = -1, -1
-	for b := range c.Brokers() {
-		if b.Name() != group || b.life.use() != nil {
-			continue
-		}
-		if e, n := b.logEnd(); e > epoch || e == epoch && n > end {
-			id, epoch, end = b.ID(), e, n
-		}
-	}
-	return id
-}
-
-// logEnd is the last epoch of a log, 0 without any, and its last position.
-func (b *Broker) logEnd() (epoch, end int64) {
-	r := b.run.Load()
-	if r == nil {
-		return 0, 0
-	}
-	if list := r.store().Epochs(); len(list) > 0 {
-		epoch = list[len(list)-1].Number
-	}
-	return epoch, r.written()
-}
 
 // awaitFollowers waits until the slaves of a group follow its master, or know why they
 // cannot: a send would find fewer than it wants.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
+	"strings"
 
 	"github.com/pocketmq/pocketmq/ha"
 )
@@ -44,22 +47,20 @@ func (c *Cluster) elect(ctx context.Context, group string, id int64, unclean boo
 	if c.Broker(group, id) == nil {
 		return fmt.Errorf("group %s has no broker %d: %w", group, id, ErrNotFound)
 	}
-	ctl.mu.Lock()
-	run := ctl.run
-	ctl.mu.Unlock()
-	if run == nil {
+	server := ctl.server()
+	if server == nil {
 		return fmt.Errorf("the controller of %s is not running: %w", group, ErrUnreachable)
 	}
-	epoch, err := run.server.Designate(ctx, id, unclean)
+	epoch, err := server.Designate(ctx, id, unclean)
 	if err != nil {
 		return cannotElect(group, id, err)
 	}
-	err = c.awaitElected(ctx, run.server, group, id, epoch, unclean)
+	err = c.awaitElected(ctx, server, group, id, epoch, unclean)
 	if !unclean || err == nil || errors.Is(err, ErrNotMaster) {
 		return err
 	}
 	// What was ordered is not to happen when nobody expects it any more.
-	taken, err2 := run.server.Withdraw(context.WithoutCancel(ctx), id, epoch)
+	taken, err2 := server.Withdraw(context.WithoutCancel(ctx), id, epoch)
 	switch {
 	case taken:
 		return nil // it has just become master
@@ -117,4 +118,133 @@ func (c *Cluster) awaitElected(ctx context.Context, server *ha.ControllerServer,
 		return fmt.Errorf("elected under epoch %d, but %s has yet to %s: %w", epoch, nodeName(group, id), missing, err)
 	}
 	return failed
+}
+
+// awaitGroup waits until a group that elects has a master that takes messages, and all of
+// its members, which have started, have registered in their roles; or until it is clear
+// that nobody can be elected.
+func (c *Cluster) awaitGroup(ctx context.Context, g BrokerGroup) error {
+	var why error
+	order := false
+	serves := func() bool { return c.serves(g.Name) }
+	err := c.awaitRole(ctx, func() bool {
+		if serves() {
+			return true
+		}
+		if why = c.stateLost(g.Name); why != nil {
+			return true
+		}
+		nobody := c.nobodyIsClean(g.Name)
+		if g.Config.ElectUncleanMaster {
+			order = nobody != nil && c.allRegistered(g.Name)
+			return order
+		}
+		why = nobody
+		return why != nil
+	})
+	if order {
+		if err = c.elect(ctx, g.Name, c.longestLog(g.Name), true); err == nil {
+			err = c.awaitRole(ctx, serves)
+		}
+	}
+	if why != nil {
+		return why
+	}
+	if err != nil {
+		return fmt.Errorf("no broker of %s has become a master that takes messages: %w", g.Name, err)
+	}
+	return nil
+}
+
+// runsOf are the runs of the brokers of a group that run.
+func (c *Cluster) runsOf(group string) iter.Seq[*brokerRun] {
+	return func(yield func(*brokerRun) bool) {
+		for b := range c.Brokers() {
+			if b.Name() == group && b.life.use() == nil && !yield(b.run.Load()) {
+				return
+			}
+		}
+	}
+}
+
+// serves tells whether a group has a master that takes messages, and who runs of it has
+// registered in its role.
+func (c *Cluster) serves(group string) (master bool) {
+	for r := range c.runsOf(group) {
+		if !r.announced.Load() {
+			return false
+		}
+		master = master || r.takesMessages()
+	}
+	return master
+}
+
+// stateLost says that the controller of a group knows nothing of epochs that a member
+// has: nobody is elected before somebody decides. nil: it is not so.
+func (c *Cluster) stateLost(group string) error {
+	ctl := c.controllerOf(group)
+	server := ctl.server()
+	if server == nil || server.State().Epoch > 0 {
+		return nil
+	}
+	for r := range c.runsOf(group) {
+		if epoch := r.lastEpoch(); epoch > 0 {
+			return fmt.Errorf("nobody of %s can be elected: the log of %s has epoch %d, of which the controller knows nothing: put its file %s back; a folder that was replicated without Failover cannot go on with it, so begin with an empty one: %w",
+				group, r.node, epoch, ctl.path, ErrNotMaster)
+		}
+	}
+	return nil
+}
+
+// nobodyIsClean says which members of a group can be elected by an operator only, when
+// there are no others; nil: there are.
+func (c *Cluster) nobodyIsClean(group string) error {
+	server := c.controllerOf(group).server()
+	if server == nil {
+		return nil
+	}
+	var unclean []string
+	s := server.State()
+	for _, e := range s.Replicas {
+		switch {
+		case !slices.Contains(s.Set, e.ID):
+		case !e.Unclean:
+			return nil
+		default:
+			unclean = append(unclean, nodeName(group, e.ID))
+		}
+	}
+	if len(unclean) == 0 {
+		return nil
+	}
+	return fmt.Errorf("nobody of %s can be elected: %s may lack what was acknowledged, since power was lost, or its folder replaced, before that was synced; the others were behind, or lost theirs, too. BrokerConfig.ElectUncleanMaster (pocketmq serve -elect-unclean) elects the one with the longest log; SyncFlush avoids this: %w",
+		group, strings.Join(unclean, ", "), ErrNotMaster)
+}
+
+// allRegistered tells whether the controller of a group has heard of all of its members
+// that run, in their present lives.
+func (c *Cluster) allRegistered(group string) bool {
+	server := c.controllerOf(group).server()
+	if server == nil {
+		return false
+	}
+	s := server.State()
+	for r := range c.runsOf(group) {
+		if !slices.ContainsFunc(s.Replicas, func(e ha.ReplicaEntry) bool { return e.ID == r.cfg.ID && e.Incarnation == r.replica.incarnation() }) {
+			return false
+		}
+	}
+	return true
+}
+
+// longestLog is the running member of a group whose log has the latest epoch, and of
+// those with the same one the most records.
+func (c *Cluster) longestLog(group string) (id int64) {
+	var epoch, end int64 = -1, -1
+	for r := range c.runsOf(group) {
+		if e, n := r.report(); e > epoch || e == epoch && n > end {
+			id, epoch, end = r.cfg.ID, e, n
+		}
+	}
+	return id
 }

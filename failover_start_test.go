@@ -38,9 +38,9 @@ func TestAGroupThatLostPowerStartsWhenItIsToldTo(t *testing.T) {
 		begun := time.Now()
 		_, err := startCluster(context.Background(), t, cfg)
 		require.ErrorIs(t, err, pocketmq.ErrNotMaster)
+		assert.Less(t, time.Since(begun), time.Second)
 		assert.ErrorContains(t, err, "nobody of broker-a can be elected: broker-a/")
 		assert.ErrorContains(t, err, "ElectUncleanMaster")
-		assert.Less(t, time.Since(begun), 15*time.Second)
 		assert.Empty(t, eventsOf[pocketmq.UncleanElection](&events))
 
 		cfg.Groups[0].Config.ElectUncleanMaster = true
@@ -80,9 +80,12 @@ func TestAGroupWithoutItsControllersStateSaysSo(t *testing.T) {
 			for _, file := range files {
 				require.NoError(t, os.Remove(file))
 			}
-			_, err = startCluster(context.Background(), t, cfg)
-			require.ErrorIs(t, err, pocketmq.ErrNotMaster)
-			assert.ErrorContains(t, err, filepath.Join("controller", "broker-a.json"))
+			for _, unclean := range []bool{false, true} {
+				cfg.Groups[0].Config.ElectUncleanMaster = unclean
+				_, err = startCluster(context.Background(), t, cfg)
+				require.ErrorIs(t, err, pocketmq.ErrNotMaster)
+				assert.ErrorContains(t, err, filepath.Join("controller", "broker-a.json"))
+			}
 		})
 	})
 	t.Run("failover is new", func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -139,29 +140,29 @@ func (s *settings) serve(ctx context.Context, env *environment) error {
 // the name servers.
 const endLimit = 3 * time.Second
 
-// end closes the cluster: brokers first, each in good order. Masters are the last, so
-// none hands over to a slave that ends, too.
+// end closes the cluster: brokers first, each in good order. Masters go before their
+// slaves, for whom sends in flight may wait; a group that elects has another master then,
+// which is the next one to go.
 func end(ctx context.Context, c *pocketmq.Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, endLimit)
 	defer cancel()
-	shutdown := func(brokers []*pocketmq.Broker) error {
-		errs := make([]error, len(brokers))
+	left := slices.Collect(c.Brokers())
+	var errs []error
+	for len(left) > 0 {
+		next := slices.DeleteFunc(slices.Clone(left), func(b *pocketmq.Broker) bool { return b.Role() != pocketmq.RoleMaster })
+		if len(next) == 0 {
+			next = left
+		}
+		left = slices.DeleteFunc(slices.Clone(left), func(b *pocketmq.Broker) bool { return slices.Contains(next, b) })
+		each := make([]error, len(next))
 		var ending sync.WaitGroup
-		for i, b := range brokers {
-			ending.Go(func() { errs[i] = b.Shutdown(ctx) })
+		for i, b := range next {
+			ending.Go(func() { each[i] = b.Shutdown(ctx) })
 		}
 		ending.Wait()
-		return errors.Join(errs...)
+		errs = append(errs, each...)
 	}
-	var masters, slaves []*pocketmq.Broker
-	for b := range c.Brokers() {
-		if b.Role() == pocketmq.RoleMaster {
-			masters = append(masters, b)
-		} else {
-			slaves = append(slaves, b)
-		}
-	}
-	return errors.Join(shutdown(slaves), shutdown(masters), c.Close())
+	return errors.Join(append(errs, c.Close())...)
 }
 
 // tell says that everything serves, and where.

@@ -219,7 +219,7 @@ func (s *settings) cluster(log *slog.Logger) pocketmq.ClusterConfig {
 			group.Addrs = append(group.Addrs, addr.String())
 		}
 		if g.slaves > 0 { // a group of one has nobody to wait for, and nobody to elect
-			group.Config.Replication, group.Config.Failover, group.Config.ElectUncleanMaster = s.replication, s.failover, s.unclean && s.failover
+			group.Config.Replication, group.Config.Failover, group.Config.ElectUncleanMaster = s.replication, s.failover, s.unclean
 		}
 		if s.advertise.IsValid() {
 			group.Config.AdvertiseAddr = s.advertise.String()
