@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -441,6 +442,44 @@ func TestClientsThatNeverReadAreBounded(t *testing.T) {
 		assert.Less(t, grown, int64(clients*8<<20), "what is being written to each, and what waits for that")
 		require.NoError(t, fill.Close())
 	})
+}
+
+// Answers are counted before they are made, and none are made for who has left.
+func TestClientsThatAskForLargeMessagesAndLeaveAreBounded(t *testing.T) {
+	const clients, pulls, size = 40, 1000, 4<<20 - 1<<10
+	c := run(t, pocketmq.ClusterConfig{Transport: overTCP(), Topics: map[string]int{"Large": 1}})
+	p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: time.Minute, AttemptTimeout: time.Minute, CompressOver: -1})
+	res, err := p.Send(t.Context(), &pocketmq.Message{Topic: "Large", Body: bytes.Repeat([]byte("x"), size)})
+	require.NoError(t, err)
+	b := c.Broker("broker-a", 0)
+	pull := frame(t, &remoting.Frame{Code: int32(protocol.CodePullMessage), Ext: remoting.Fields{
+		{Name: "consumerGroup", Value: "h"}, {Name: "topic", Value: "Large"}, {Name: "queueId", Value: "0"}, {Name: "queueOffset", Value: strconv.FormatInt(res.QueueOffset, 10)}, {Name: "maxMsgNums", Value: "32"},
+		{Name: "sysFlag", Value: "4"}, {Name: "subscription", Value: "*"}, {Name: "commitOffset", Value: "0"}, {Name: "suspendTimeoutMillis", Value: "0"}, {Name: "subVersion", Value: "0"},
+	}})
+	before := b.Status().Connections
+	grown := heapOf(func() func() {
+		var conns []net.Conn
+		var writing sync.WaitGroup
+		for range clients {
+			conn := stranger(t, b.Addr())
+			require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
+			conns = append(conns, conn)
+			require.NoError(t, conn.SetWriteDeadline(time.Now().Add(time.Second)))
+			writing.Go(func() { _, _ = conn.Write(bytes.Repeat(pull, pulls)) }) // it may be cut off before all was written
+		}
+		writing.Wait()
+		return func() {
+			for _, conn := range conns {
+				require.NoError(t, conn.Close())
+			}
+		}
+	})
+	t.Logf("%d clients that ask for %d MiB each and read nothing: %d MiB of heap", clients, pulls*size>>20, grown>>20)
+	// answers, twice making, and what each connection has: see limits in package remoting.
+	assert.Less(t, grown, int64(256<<20+2*(128<<20)+clients<<20))
+	require.Eventually(t, func() bool { return b.Status().Connections <= before }, time.Minute, time.Millisecond, "nothing is done for those who have left")
+	_, err = p.Send(t.Context(), &pocketmq.Message{Topic: "Large", Body: []byte("x")})
+	require.NoError(t, err)
 }
 
 func TestFloodsOfConnectionsKeepNobodyOut(t *testing.T) {

@@ -26,6 +26,13 @@ func twoKnowMore(t *testing.T, x *eventLog) (*pocketmq.Cluster, *pocketmq.Produc
 	return c, p
 }
 
+// backAndBehind starts member 2 again, which reaches the controller and cannot catch up.
+func backAndBehind(t *testing.T, c *pocketmq.Cluster) {
+	links(t, c).Cut("broker-a/2", "broker-a/0")
+	require.NoError(t, c.Restart(t.Context(), "broker-a", 2))
+	time.Sleep(time.Second)
+}
+
 func TestAnOrderForOneThatIsNotThereIsRefusedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var x eventLog
@@ -53,9 +60,7 @@ func TestAnOrderThatWasGivenUpTakesNoEffectLater(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var x eventLog
 				c, p := twoKnowMore(t, &x)
-				links(t, c).Cut("broker-a/2", "broker-a/0") // so that 2 does not catch up
-				require.NoError(t, c.Restart(t.Context(), "broker-a", 2))
-				time.Sleep(time.Second)
+				backAndBehind(t, c)
 				require.NoError(t, c.Pause("broker-a", 2)) // it is there, and does not answer
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -89,9 +94,7 @@ func TestAfterAnUncleanElectionTheOthersFollow(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var x eventLog
 				c, p := twoKnowMore(t, &x)
-				links(t, c).Cut("broker-a/2", "broker-a/0") // so that 2 does not catch up
-				require.NoError(t, c.Restart(t.Context(), "broker-a", 2))
-				time.Sleep(time.Second)
+				backAndBehind(t, c)
 				require.NoError(t, c.ElectUnclean(t.Context(), "broker-a", 2))
 				require.Len(t, eventsOf[pocketmq.UncleanElection](&x), 1)
 				if others == "restarted" {
