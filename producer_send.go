@@ -26,8 +26,9 @@ import (
 // is stored meanwhile.
 // Differs: Java's producer fails, or uses its retries up in no time.
 //
-// Errors: ErrNotMaster and ErrNotEnoughReplicas when that takes too long; ErrIllegalMessage, ErrIllegalName, ErrMessageTooLarge before
-// anything is sent; ErrNoRoute; ErrTimeout when the time is used up;
+// Errors: ErrNotMaster and ErrNotEnoughReplicas when that takes too long;
+// ErrIllegalMessage, ErrIllegalName, ErrMessageTooLarge before anything is sent;
+// ErrNoRoute; ErrTimeout when the time is used up;
 // otherwise what the last attempt got. ErrFlushDiskTimeout,
 // ErrFlushSlaveTimeout and ErrSlaveNotAvailable come with the result: the message
 // is stored.

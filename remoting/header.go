@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// errBadHeader is matched by the errors of fields, and of bodies that are bytes, which a command
-// cannot do without. A server answers them with SystemError, as RocketMQ's do.
+// errBadHeader is matched by the errors of fields, and of bodies that are bytes, which
+// a command cannot do without. A server answers them with SystemError, as RocketMQ's
+// do.
 var errBadHeader = errors.New("bad header")
 
 // errBadBody is errBadHeader for bodies that are text.
