@@ -313,7 +313,8 @@ func TestAMasterThatStopsDoesNotWarnOfItsSlaves(t *testing.T) {
 				x.mu.Lock()
 				log := x.log.String()
 				x.mu.Unlock()
-				assert.NotContains(t, log, `level=WARN msg="a slave does not follow any more"`)
+				// Its successor may see it as a slave that goes away: that is another line.
+				assert.NotContains(t, log, `level=WARN msg="a slave does not follow any more" node=broker-a/0`)
 			})
 		})
 	}

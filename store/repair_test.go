@@ -71,6 +71,7 @@ func TestRepairAfterAFailedFsyncBringsBackWhatTheDiskDropped(t *testing.T) {
 			}
 			require.ErrorIs(t, s.Err(), ErrFenced)
 			require.ErrorIs(t, tryPut(t, s, "late"), ErrFenced)
+			synctest.Wait() // the store is fenced before it tells
 			assert.Len(t, told.take(), 1)
 
 			err := s.Repair(t.Context()) // the disk still fails

@@ -459,7 +459,12 @@ func TestReadersBesideRetention(t *testing.T) {
 	var writers, readers sync.WaitGroup
 	stop := make(chan struct{})
 	for q := range 2 {
-		writers.Go(func() { putMany(t, s, "T", q, 1500) })
+		writers.Go(func() {
+			putMany(t, s, "T", q, 1500)
+			for s.Positions().Min == 1 { // retention has its own goroutine: until it had a turn
+				putMany(t, s, "T", q, 10)
+			}
+		})
 		readers.Go(func() {
 			small := 0
 			for {
