@@ -304,10 +304,11 @@ func (t *Table) Put(now time.Time, configs ...protocol.TopicConfig) (changed boo
 // clientQueues and the template's write queues, and its permission without
 // inherit. A %RETRY% topic that has no template gets one queue. created tells
 // whether this call made it.
-// Java: TopicConfigManager.createTopicInSendMessageMethod.
+// Java: TopicConfigManager.createTopicInSendMessageMethod. Differs: there a client
+// that asks for no queues makes a topic to which nobody can ever send.
 //
 // Errors (*protocol.Error): TopicNotExist without a template; InvalidParameter
-// for an illegal name; NoPermission for the name of a topic of the system that
+// for an illegal name, or when no queue would be left; NoPermission for the name of a topic of the system that
 // only the system itself may make; what the save returned.
 func (t *Table) AutoCreate(now time.Time, name, defaultTopic string, clientQueues int) (config protocol.TopicConfig, created bool, err error) {
 	if c, ok := t.Get(name); ok {
@@ -328,7 +329,12 @@ func (t *Table) AutoCreate(now time.Time, name, defaultTopic string, clientQueue
 	}
 	c := protocol.TopicConfig{Name: name, ReadQueues: 1, WriteQueues: 1, Perm: readWrite}
 	if template := s.find(defaultTopic); template != nil && template.config.Perm&protocol.PermInherit != 0 {
-		n := max(min(clientQueues, template.config.WriteQueues), 0)
+		n := min(clientQueues, template.config.WriteQueues)
+		if n <= 0 {
+			return protocol.TopicConfig{}, false, protocol.Errorf(protocol.InvalidParameter,
+				"topic[%s] cannot be made with %d queues, of %d in its template %q: ask for one at least, or create it with Admin.CreateTopic",
+				name, clientQueues, template.config.WriteQueues, defaultTopic)
+		}
 		c = protocol.TopicConfig{
 			Name: name, ReadQueues: n, WriteQueues: n,
 			Perm: template.config.Perm &^ protocol.PermInherit, SysFlag: template.config.SysFlag, MultiTag: template.config.MultiTag,

@@ -205,10 +205,15 @@ func TestAutoCreateFollowsTheTemplate(t *testing.T) {
 	assert.Equal(t, config("orders", 4), c)
 	assert.EqualValues(t, 1, versionOf(table).Counter)
 
-	for name, want := range map[string]struct{ client, queues int }{"many": {100, 8}, "none": {0, 0}, "less": {-3, 0}} {
-		c, _, err = table.AutoCreate(t0, name, message.AutoCreateTopic, want.client)
-		require.NoError(t, err)
-		assert.Equal(t, config(name, want.queues), c)
+	c, _, err = table.AutoCreate(t0, "many", message.AutoCreateTopic, 100)
+	require.NoError(t, err)
+	assert.Equal(t, config("many", 8), c)
+	for _, queues := range []int{0, -3} { // nobody could send to such a topic
+		_, created, err := table.AutoCreate(t0, "none", message.AutoCreateTopic, queues)
+		requireCode(t, protocol.InvalidParameter, err)
+		assert.False(t, created)
+		_, there := table.Get("none")
+		assert.False(t, there)
 	}
 	c, _, err = table.AutoCreate(t0, "of-the-cluster", "c", 100)
 	require.NoError(t, err)
