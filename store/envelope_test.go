@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -115,7 +114,8 @@ func TestSearchStopsWhenToldTo(t *testing.T) {
 	assert.Equal(t, 1, n)
 }
 
-func TestSearchIsFastInBytesThatAreNoEntries(t *testing.T) {
+// TestSumOfALongRangeReadsItsEndsOnly is why the last kind takes no longer.
+func TestSearchFindsNothingInBytesThatAreNoEntries(t *testing.T) {
 	const size = 4 << 20
 	rng := rand.New(rand.NewPCG(1, 2))
 	random := make([]byte, size)
@@ -138,9 +138,7 @@ func TestSearchIsFastInBytesThatAreNoEntries(t *testing.T) {
 	}
 	hostile = hostile[:size/4]
 	for name, data := range map[string][]byte{"zeros": make([]byte, size), "0xFF": ones, "random": random, "magic": magic, "hostile": hostile} {
-		start := time.Now()
 		assert.Empty(t, hits(data, 0, 100), name)
-		assert.Less(t, time.Since(start), time.Second, name)
 	}
 }
 

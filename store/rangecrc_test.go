@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"hash/crc32"
 	"testing"
 
@@ -28,4 +29,14 @@ func TestSumOfAnyRangeIsItsCRC(t *testing.T) {
 	}
 	empty := rangeCRC{}
 	require.Equal(t, uint32(0), empty.sum(0, 0))
+}
+
+// What a sum costs does not grow with its range: of a long one only the ends are read.
+func TestSumOfALongRangeReadsItsEndsOnly(t *testing.T) {
+	data := bytes.Repeat([]byte("range"), 100_000)
+	r := rangeCRC{data: data}
+	const from, to = 12_345, 456_789
+	want := r.sum(from, to)
+	clear(data[from+rangeStep : to-rangeStep])
+	require.Equal(t, want, r.sum(from, to))
 }
