@@ -35,6 +35,7 @@ type replicaState struct {
 	// written and not synced may be gone.
 	Boot   string `json:"boot,omitempty"`
 	Closed bool   `json:"closed,omitempty"` // the last life ended in good order
+	Synced bool   `json:"synced,omitempty"` // what it acknowledged it had synced
 }
 
 // openReplica reads what was remembered.
@@ -58,17 +59,17 @@ func (b *Broker) openReplica() (*replica, error) {
 	return r, nil
 }
 
-// nextLife begins a life in a group with failover. synced tells that what was
-// acknowledged had been synced, fresh that the log was made just now; end is its end,
-// which may be lower than it was.
+// nextLife begins a life in a group with failover. synced tells that it syncs what it
+// acknowledges, fresh that the log was made just now; end is its end, which may be lower
+// than it was. Whether the life before has lost something is judged by what that one did.
 func (r *replica) nextLife(synced, fresh bool, end int64) (ha.ReplicaState, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	boot := bootID()
-	kept := r.saved.Closed || synced || boot != "" && r.saved.Boot == boot
+	kept := r.saved.Closed || r.saved.Synced || boot != "" && r.saved.Boot == boot
 	life := ha.NextLife(r.saved.Failover, newIncarnation(), kept && !fresh)
 	s := r.saved
-	s.Failover, s.Boot, s.Closed = &life, boot, false
+	s.Failover, s.Boot, s.Closed, s.Synced = &life, boot, false, synced
 	s.Confirmed = min(s.Confirmed, end)
 	r.confirmed.Store(s.Confirmed)
 	return life, r.saveLocked(s)

@@ -217,7 +217,7 @@ func (c *Cluster) nobodyIsClean(group string) error {
 	if len(unclean) == 0 {
 		return nil
 	}
-	return fmt.Errorf("nobody of %s can be elected: %s may lack what was acknowledged, since power was lost, or its folder replaced, before that was synced; the others were behind, or lost theirs, too. BrokerConfig.ElectUncleanMaster (pocketmq serve -elect-unclean) elects the one with the longest log; SyncFlush avoids this: %w",
+	return fmt.Errorf("nobody of %s can be elected: %s may lack what was acknowledged, since power was lost, or its folder replaced, before that was synced; the others were behind, or lost theirs, too. BrokerConfig.ElectUncleanMaster (pocketmq serve -elect-unclean) elects the one with the longest log; groups that have SyncFlush from the beginning do not come to this: %w",
 		group, strings.Join(unclean, ", "), ErrNotMaster)
 }
 

@@ -66,6 +66,32 @@ func TestAGroupThatSyncsStartsAfterALossOfPower(t *testing.T) {
 	})
 }
 
+// What counts is how the life before flushed, which may have lost something.
+func TestAnotherFlushModeAfterALossOfPowerChangesNothing(t *testing.T) {
+	for name, modes := range map[string][2]pocketmq.FlushMode{
+		"it synced":       {pocketmq.SyncFlush, pocketmq.AsyncFlush},
+		"it did not sync": {pocketmq.AsyncFlush, pocketmq.SyncFlush},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				cfg := pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}, Dir: t.TempDir()}
+				cfg.Groups[0].Config.Flush = modes[0]
+				powerless(t, cfg)
+				cfg.Groups[0].Config.Flush = modes[1]
+				if modes[0] == pocketmq.AsyncFlush {
+					_, err := startCluster(context.Background(), t, cfg)
+					require.ErrorIs(t, err, pocketmq.ErrNotMaster)
+					assert.ErrorContains(t, err, "may lack what was acknowledged")
+					return
+				}
+				c := run(t, cfg)
+				inSync(t, c, 2)
+				assert.Equal(t, counted(20), logsAgree(t, c, 10*time.Second))
+			})
+		})
+	}
+}
+
 // The controller knows nothing of epochs that the members have.
 func TestAGroupWithoutItsControllersStateSaysSo(t *testing.T) {
 	t.Run("its file is gone", func(t *testing.T) {
