@@ -10,6 +10,7 @@ import (
 
 	"github.com/pocketmq/pocketmq/ha"
 	"github.com/pocketmq/pocketmq/protocol"
+	"github.com/pocketmq/pocketmq/store"
 )
 
 // mastery is what a broker has as the master of its group. Java: HAService.
@@ -43,31 +44,54 @@ func (r *brokerRun) serveAsMaster(ctx context.Context) error {
 		return nil
 	}
 	way := r.door.open()
+	way.closeWith(d.ctx) // whoever serves it, or nobody: the door must not wait for ever
+	var m *mastery
 	if r.lastEpoch() > 0 || r.cfg.Replication == SyncReplication {
-		m, err := r.nextEpoch(ctx)
-		if err != nil {
-			return err
+		var err error
+		if m, err = r.nextEpoch(ctx); err != nil {
+			if !passes(err) {
+				return err
+			}
+			r.notServed(err)
 		}
-		d.loops.Go(func() { r.serveSlaves(d.ctx, m, way) })
-		return nil
 	}
-	// Nobody has followed so far: an epoch, which begins a file, is for when somebody
-	// does.
-	d.loops.Go(func() {
-		defer context.AfterFunc(d.ctx, func() { _ = way.Close() })() // Accept returns
+	d.loops.Go(func() { r.giveLog(d.ctx, m, way) })
+	return nil
+}
+
+// giveLog serves slaves. m is nil when no epoch has begun yet: nobody has followed so far,
+// and an epoch, which begins a file, is for when somebody does; or the disk had no space
+// for it. Each slave that connects is a reason to try, and slaves come again.
+func (r *brokerRun) giveLog(ctx context.Context, m *mastery, way *doorway) {
+	if m != nil {
+		r.serveSlaves(ctx, m, way)
+		return
+	}
+	for failed := ""; ; {
 		first, err := way.Accept()
 		if err != nil {
 			return
 		}
-		m, err := r.nextEpoch(d.ctx)
-		if err != nil {
-			r.log.Error("slaves are not served", "err", err)
-			_ = first.Close()
+		if m, err = r.nextEpoch(ctx); err == nil {
+			r.serveSlaves(ctx, m, &resumedListener{Listener: way, first: first})
 			return
 		}
-		r.serveSlaves(d.ctx, m, &resumedListener{Listener: way, first: first})
-	})
-	return nil
+		_ = first.Close() // nothing was said on it
+		if ctx.Err() == nil && err.Error() != failed {
+			failed = err.Error()
+			r.notServed(err)
+		}
+	}
+}
+
+func (r *brokerRun) notServed(err error) {
+	r.log.Error("slaves are not served, until one connects when this is over", "err", err)
+}
+
+// passes tells whether what a broker could not write may be written later, when there is
+// space on its disk, or its store is repaired: no reason not to serve reads.
+func passes(err error) bool {
+	return store.IsDiskFull(err) || errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrReadOnly)
 }
 
 // deliver delivers delayed messages for as long as a duty lasts.
@@ -241,6 +265,8 @@ func (r *brokerRun) mayAppend() (m *mastery, lonely bool, err error) {
 	switch {
 	case m == nil && r.cfg.Failover:
 		return nil, false, r.notMaster(protocol.CodeSendMessage)
+	case m == nil && r.cfg.MinInSyncReplicas > 1:
+		return nil, false, protocol.Errorf(protocol.SystemError, "%s: slaves are not served, see the log (BrokerConfig.MinInSyncReplicas is %d); nothing is stored", protocol.RemarkInSync, r.cfg.MinInSyncReplicas)
 	case m == nil:
 		return nil, true, nil
 	}

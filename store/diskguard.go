@@ -235,3 +235,7 @@ func (s *Store) refuseLocked() {
 // lacksSpace reports whether an error of the file system goes away when there is
 // space again, or a larger limit.
 func lacksSpace(err error) bool { return errors.Is(err, ErrDiskFull) || isTooLarge(err) }
+
+// IsDiskFull reports whether something failed for a lack of space: [ErrDiskFull], or what
+// the operating system says of a full disk or a quota that is used up.
+func IsDiskFull(err error) bool { return errors.Is(err, ErrDiskFull) || isDiskFull(err) }
