@@ -1,6 +1,7 @@
 package pocketmq
 
 import (
+	"hash/maphash"
 	"sync"
 
 	"github.com/pocketmq/pocketmq/internal/groups"
@@ -9,8 +10,9 @@ import (
 // differing keeps which groups have members that subscribe differently, so that
 // each is reported once, until it changes.
 type differing struct {
-	mu     sync.Mutex        // guards groups
-	groups map[string]string // group -> how
+	mu     sync.Mutex // guards what follows
+	seed   maphash.Seed
+	groups map[string]uint64 // group -> a hash of how
 }
 
 // look asks the registry about a group. It returns how its members differ, "" when
@@ -19,18 +21,17 @@ func (d *differing) look(registry *groups.Registry, group string) (how string, c
 	d.mu.Lock() // over the look: the newest counts
 	defer d.mu.Unlock()
 	_, how = registry.Differ(group)
-	if how == d.groups[group] {
-		return how, false
-	}
+	old, known := d.groups[group]
 	if how == "" {
 		delete(d.groups, group)
-		return how, true
+		return how, known
 	}
 	if d.groups == nil {
-		d.groups = make(map[string]string)
+		d.groups, d.seed = make(map[string]uint64), maphash.MakeSeed()
 	}
-	d.groups[group] = how
-	return how, true
+	now := maphash.String(d.seed, how)
+	d.groups[group] = now
+	return how, !known || old != now
 }
 
 // reportDiffering reports a group whose members have begun to subscribe

@@ -2,6 +2,7 @@ package pocketmq
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/pocketmq/pocketmq/internal/groups"
@@ -32,8 +33,13 @@ func (s *brokerSession) heartbeat(_ context.Context, q *protocol.HeartbeatReques
 	}
 	var changes []groups.Change
 	var wanted bool
-	if err := s.open.register(func() { changes, wanted = s.groups.Heartbeat(time.Now(), s.id, s.peer.Peer, s.peer.Remote, q) }); err != nil {
+	var skipped int
+	if err := s.open.register(func() { changes, wanted, skipped = s.groups.Heartbeat(time.Now(), s.id, s.peer.Peer, s.peer.Remote, q) }); err != nil {
 		return nil, err
+	}
+	if skipped > 0 {
+		s.skipOne(q.ClientID, "groups", "", fmt.Errorf("%d groups have no room: a connection may register %d KiB, and all together %d MiB beyond %d KiB each",
+			skipped, groups.SessionBytes>>10, groups.SharedBytes>>20, groups.OwnBytes>>10))
 	}
 	s.membersChanged(changes)
 	return &protocol.HeartbeatResponse{SubscriptionsWanted: wanted || q.Fingerprint == 0}, nil

@@ -22,14 +22,7 @@ const maxProducerGroup = 255
 func (r *brokerRun) acceptable(q *protocol.HeartbeatRequest) *protocol.HeartbeatRequest {
 	good := *q // q is the client's
 	good.Producers, good.Consumers = nil, nil
-	skip := func(kind, name string, err error) {
-		if log, last := r.skipped.first(q.ClientID, kind, name); log {
-			r.log.Warn("a heartbeat names what this broker cannot have: skipped, the rest of it counts", "client", clip(q.ClientID), "kind", kind, "name", clip(name), "bytes", len(name), "reason", clip(err.Error()))
-			if last {
-				r.log.Warn("too many names in heartbeats have been skipped: no more of them are logged")
-			}
-		}
-	}
+	skip := func(kind, name string, err error) { r.skipOne(q.ClientID, kind, name, err) }
 	for _, name := range q.Producers {
 		switch {
 		case strings.TrimSpace(name) == "":
@@ -40,7 +33,12 @@ func (r *brokerRun) acceptable(q *protocol.HeartbeatRequest) *protocol.Heartbeat
 			good.Producers = append(good.Producers, name)
 		}
 	}
-	for _, c := range q.Consumers {
+	consumers := q.Consumers
+	if len(consumers) > maxHeartbeatGroups {
+		skip("consumer groups", "", fmt.Errorf("a heartbeat names %d consumer groups: those behind the first %d are skipped", len(consumers), maxHeartbeatGroups))
+		consumers = consumers[:maxHeartbeatGroups]
+	}
+	for _, c := range consumers {
 		if err := message.ValidateGroup(c.Group); err != nil {
 			skip("consumer group", c.Group, err)
 			continue
@@ -57,6 +55,22 @@ func (r *brokerRun) acceptable(q *protocol.HeartbeatRequest) *protocol.Heartbeat
 		good.Consumers = append(good.Consumers, c)
 	}
 	return &good
+}
+
+// maxHeartbeatGroups bounds the consumer groups of a heartbeat: each is created that is
+// not there yet. Real clients have tens.
+const maxHeartbeatGroups = 1000
+
+// skipOne logs what of a client's heartbeat was skipped, once.
+func (r *brokerRun) skipOne(client, kind, name string, err error) {
+	log, last := r.skipped.first(client, kind, name)
+	if !log {
+		return
+	}
+	r.log.Warn("a heartbeat names what this broker cannot have: skipped, the rest of it counts", "client", clip(client), "kind", kind, "name", clip(name), "bytes", len(name), "reason", clip(err.Error()))
+	if last {
+		r.log.Warn("too many names in heartbeats have been skipped: no more of them are logged")
+	}
 }
 
 var (

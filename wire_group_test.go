@@ -445,6 +445,43 @@ func TestANameThatIsNoneTakesNothingElseOfAHeartbeatAlong(t *testing.T) {
 	})
 }
 
+// What a heartbeat costs is paid by every other client of the broker: it is bounded.
+func TestAHeartbeatOfMoreThanAnybodyNeedsIsNotTakenIn(t *testing.T) {
+	var log logText
+	cfg := pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	onWire(t, cfg, func(t *testing.T, w *wire) {
+		c := w.broker(t)
+		id := "10.0.0.1@6#" + fmt.Sprint(c.form)
+		many := func(n int, format string) string {
+			list := make([]string, n)
+			for i := range list {
+				list[i] = fmt.Sprintf(format, i)
+			}
+			return strings.Join(list, ",")
+		}
+		large := `{"clientID":"` + id + `","producerDataSet":[{"groupName":"P"}],"consumerDataSet":[` +
+			`{"groupName":"large","messageModel":"CLUSTERING","subscriptionDataSet":[` + many(20_000, `{"topic":"x%d","subString":"*"}`) + `]},` +
+			`{"groupName":"good","messageModel":"CLUSTERING","subscriptionDataSet":[{"topic":"T","subString":"*"}]}]}`
+		for range 3 {
+			c.ok(34, nil, large)
+		}
+		assert.EqualValues(t, protocol.SystemError, c.call(38, ext("consumerGroup", "large"), "").Code)
+		assert.EqualValues(t, protocol.PullNotFound, c.call(11, goPull("good", "T", 0, 0, 32, 0), "").Code)
+		assert.Equal(t, 1, log.count("client="+id+" "))
+		assert.NotZero(t, log.count("1 groups have no room: a connection may register 2048 KiB, and all together 256 MiB beyond 32 KiB each"))
+
+		groups := `{"clientID":"` + id + `g","producerDataSet":[],"consumerDataSet":[` + many(1200, `{"groupName":"g%d","messageModel":"BROADCASTING","subscriptionDataSet":[]}`) + `]}`
+		for range 3 {
+			c.ok(34, nil, groups)
+		}
+		_, ok := w.Broker("broker-a", 0).Group("g999")
+		assert.True(t, ok)
+		_, ok = w.Broker("broker-a", 0).Group("g1000")
+		assert.False(t, ok)
+		assert.Equal(t, 1, log.count("client="+id+"g "))
+	})
+}
+
 // Clients are anybody's: what they name must not fill the log, nor what is kept of it.
 func TestWhatIsLoggedOfNamesThatAreNoneHasABound(t *testing.T) {
 	var lines lineCounter

@@ -1,26 +1,6 @@
 package groups
 
-import (
-	"maps"
-	"slices"
-
-	"github.com/pocketmq/pocketmq/protocol"
-)
-
-// Subscribers lists the groups with members that subscribe to a topic and share
-// its messages, sorted; broadcasting groups are left out.
-func (g *Registry) Subscribers(topic string) []string {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	var names []string
-	for name, gr := range g.consumers {
-		if _, ok := gr.subscriptions[topic]; ok && gr.model != protocol.Broadcasting {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
+import "github.com/pocketmq/pocketmq/protocol"
 
 // IsMember reports whether a session has registered in a consumer group.
 func (g *Registry) IsMember(name string, sessionID uint64) bool {
@@ -63,15 +43,4 @@ func (g *Registry) Peers(name string) map[string]protocol.Peer {
 		}
 	}
 	return peers
-}
-
-// Topics lists what a consumer group subscribes to, sorted.
-func (g *Registry) Topics(name string) []string {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	gr := g.consumers[name]
-	if gr == nil {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(gr.subscriptions))
 }

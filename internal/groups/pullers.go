@@ -3,17 +3,24 @@ package groups
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 )
 
 // Pullers knows which session pulls which queue for a group. In a group that
 // shares messages that is the one whose pull came last, in a broadcasting one
-// everybody. A session that has closed pulls nothing. Safe for concurrent use; no
-// method blocks. RocketMQ's brokers do not know it.
+// everybody. A session that has closed pulls nothing; of one that pulls more than
+// maxPlaces the rest is not known. Safe for concurrent use; no method blocks.
+// RocketMQ's brokers do not know it.
 type Pullers struct {
-	mu     sync.RWMutex // guards places; a leaf
-	places map[pulled]map[uint64]struct{}
+	mu       sync.RWMutex // guards what follows; a leaf
+	places   map[pulled]map[uint64]struct{}
+	sessions map[uint64]map[pulled]struct{} // the same the other way round
 }
+
+// maxPlaces bounds the queues of a session that are known, all its groups together.
+// A client pulls as many as it has queues, tens or hundreds; a stranger may pull any.
+const maxPlaces = 4096
 
 // pulled is a queue of this broker, for a group.
 type pulled struct {
@@ -28,7 +35,9 @@ type Pulled struct {
 }
 
 // NewPullers returns an empty Pullers.
-func NewPullers() *Pullers { return &Pullers{places: make(map[pulled]map[uint64]struct{})} }
+func NewPullers() *Pullers {
+	return &Pullers{places: make(map[pulled]map[uint64]struct{}), sessions: make(map[uint64]map[pulled]struct{})}
+}
 
 // Note takes down a pull, and reports whether that is news. It does not allocate
 // when it is not.
@@ -44,11 +53,23 @@ func (p *Pullers) Note(group, topic string, queue int, session uint64, broadcast
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if sessions = p.places[at]; sessions == nil || !broadcasting {
-		sessions = make(map[uint64]struct{}, 1)
-		p.places[at] = sessions
+	if _, known = p.places[at][session]; !known && len(p.sessions[session]) >= maxPlaces {
+		return false
 	}
-	sessions[session] = struct{}{}
+	at.group, at.topic = strings.Clone(group), strings.Clone(topic) // they may be parts of the request
+	if !broadcasting {
+		for other := range p.places[at] {
+			p.removeLocked(at, other)
+		}
+	}
+	if p.places[at] == nil {
+		p.places[at] = make(map[uint64]struct{}, 1)
+	}
+	if p.sessions[session] == nil {
+		p.sessions[session] = make(map[pulled]struct{})
+	}
+	p.places[at][session] = struct{}{}
+	p.sessions[session][at] = struct{}{}
 	return true
 }
 
@@ -70,6 +91,10 @@ func (p *Pullers) removeLocked(at pulled, session uint64) bool {
 	if len(sessions) == 0 {
 		delete(p.places, at)
 	}
+	delete(p.sessions[session], at)
+	if len(p.sessions[session]) == 0 {
+		delete(p.sessions, session)
+	}
 	return true
 }
 
@@ -77,7 +102,7 @@ func (p *Pullers) removeLocked(at pulled, session uint64) bool {
 func (p *Pullers) Closed(session uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for at := range p.places {
+	for at := range p.sessions[session] {
 		p.removeLocked(at, session)
 	}
 }
@@ -86,9 +111,11 @@ func (p *Pullers) Closed(session uint64) {
 func (p *Pullers) DeleteTopic(topic string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for at := range p.places {
+	for at, sessions := range p.places {
 		if at.topic == topic {
-			delete(p.places, at)
+			for s := range sessions {
+				p.removeLocked(at, s)
+			}
 		}
 	}
 }

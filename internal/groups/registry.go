@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -55,17 +56,23 @@ type Member struct {
 	LastHeartbeat time.Time
 	Subscriptions []protocol.Subscription // its own, sorted by topic
 	Untold        bool                    // it has left them out so far, and is asked for them
+	kind          kind                    // of Subscriptions; the zero one is not known
 }
 
 // Registry is the groups of one broker. Safe for concurrent use; no method
-// blocks. Slices in results belong to the caller, except those within a
-// protocol.Subscription, which are for reading.
+// blocks. Slices in results belong to the caller, except Member.Subscriptions and
+// those within a protocol.Subscription, which are for reading. Known, Broadcasts,
+// Subscription, Topics and Subscribers, of which the first three are asked with
+// every pull, take no lock.
 type Registry struct {
+	views  sync.Map // group -> *view; written under mu
+	limits limits
+
 	mu        sync.RWMutex // guards everything below; a leaf, no callback runs under it
 	consumers map[string]*group
-	producers map[string]map[uint64]string // group -> session -> client id; no empty inner maps
 	sessions  map[uint64]*session
 	order     uint64 // of the last session that came in
+	charged   int    // bytes of all sessions beyond limits.own of each
 }
 
 // session is a connection that has sent a heartbeat.
@@ -73,20 +80,21 @@ type session struct {
 	order uint64 // later ones are newer
 	peer  protocol.Peer
 	last  time.Time
+	bytes int // of what it is registered in
 	// What it is registered in; with both empty the session is forgotten.
 	consumers map[string]struct{}
-	producers map[string]struct{}
+	producers map[string]string // group -> client id
 }
 
 // group is a consumer group. It has at least one registration.
 // Java: ConsumerGroupInfo.
 type group struct {
-	model         protocol.MessageModel
 	from          protocol.ConsumeFrom
 	passive       bool
 	registrations map[uint64]*registration // by session
 	clients       map[string]int           // client id -> its registrations, at least 1
-	subscriptions map[string]protocol.Subscription
+	told          int                      // bytes of the subscriptions of all registrations
+	view          *view                    // never nil
 }
 
 // registration is a session's part in a group. Java: ClientChannelInfo.
@@ -99,7 +107,9 @@ type registration struct {
 	version       int
 	model         protocol.MessageModel
 	last          time.Time
-	subscriptions []protocol.Subscription // sorted by topic
+	subscriptions []protocol.Subscription // sorted by topic; never changed
+	kind          kind                    // of those
+	bytes         int                     // of those
 	told          bool                    // the client has told its subscriptions
 	fingerprint   int32                   // of the last heartbeat
 }
@@ -107,8 +117,8 @@ type registration struct {
 // New returns an empty registry.
 func New() *Registry {
 	return &Registry{
+		limits:    defaultLimits(),
 		consumers: make(map[string]*group),
-		producers: make(map[string]map[uint64]string),
 		sessions:  make(map[uint64]*session),
 	}
 }
@@ -123,100 +133,162 @@ func New() *Registry {
 // as they are. wanted asks for them: it has told none through this session, or
 // its fingerprint is another than it was.
 //
+// skipped is how many groups have not been registered because the session, or all
+// sessions together, would hold too much; a client that was a member before is one
+// with the subscriptions that it had.
+//
 // Java: ClientManageProcessor.heartBeat, ConsumerGroupInfo.updateSubscription:
 // of the broker's own view of a group's subscriptions the last heartbeat
 // decides which topics there are, and the largest version what a topic's
 // filter is. Differs: there a fingerprint is the group's, so that members which
 // differ in something else, and those that a restarted broker does not know, are
-// never told the right thing.
-func (g *Registry) Heartbeat(now time.Time, sessionID uint64, peer protocol.Peer, remote netip.AddrPort, r *protocol.HeartbeatRequest) (changes []Change, wanted bool) {
+// never told the right thing; and what a client may register is not bounded.
+func (g *Registry) Heartbeat(now time.Time, sessionID uint64, peer protocol.Peer, remote netip.AddrPort, r *protocol.HeartbeatRequest) (changes []Change, wanted bool, skipped int) {
+	told := make([]told, len(r.Consumers)) // not under the lock
+	if !r.WithoutSubscriptions {
+		for i := range r.Consumers {
+			told[i] = g.limits.tell(&r.Consumers[i])
+		}
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(r.Consumers) == 0 && len(r.Producers) == 0 {
-		if s := g.sessions[sessionID]; s != nil {
-			s.last = now
-		}
-		return nil, false
-	}
 	s := g.sessions[sessionID]
-	if s == nil {
-		g.order++
-		s = &session{order: g.order, consumers: make(map[string]struct{}), producers: make(map[string]struct{})}
-		g.sessions[sessionID] = s
+	if s != nil {
+		s.peer, s.last = peer, now
+	} else if len(r.Consumers)+len(r.Producers) > 0 {
+		s = &session{order: g.order + 1, peer: peer, last: now, consumers: make(map[string]struct{}), producers: make(map[string]string)}
+	} else {
+		return nil, false, 0
 	}
-	s.peer, s.last = peer, now
+	clientID := strings.Clone(r.ClientID)
 	for _, name := range r.Producers {
-		if g.producers[name] == nil {
-			g.producers[name] = make(map[uint64]string)
+		old, known := s.producers[name]
+		more := producerBytes(name, clientID)
+		if known {
+			more -= producerBytes(name, old)
 		}
-		g.producers[name][sessionID] = r.ClientID
-		s.producers[name] = struct{}{}
+		if !g.chargeLocked(s, more) {
+			skipped++
+			continue
+		}
+		if !known {
+			name = strings.Clone(name)
+		}
+		s.producers[name] = clientID
 	}
 	for i := range r.Consumers {
-		c, changed, outdated := g.joinLocked(now, sessionID, s, remote, r, &r.Consumers[i])
-		if changed {
+		c, what := g.joinLocked(now, sessionID, s, clientID, remote, r, &r.Consumers[i], &told[i])
+		if what&joinChanged != 0 {
 			changes = append(changes, c)
 		}
-		wanted = wanted || outdated
+		wanted = wanted || what&joinWanted != 0
+		if what&joinSkipped != 0 {
+			skipped++
+		}
 	}
-	return changes, wanted
+	if g.sessions[sessionID] == nil && len(s.consumers)+len(s.producers) > 0 {
+		g.order++
+		g.sessions[sessionID] = s
+	}
+	return changes, wanted, skipped
 }
 
-func (g *Registry) joinLocked(now time.Time, sessionID uint64, s *session, remote netip.AddrPort, r *protocol.HeartbeatRequest, c *protocol.ConsumerData) (_ Change, changed, wanted bool) {
-	clientID := r.ClientID
+// joined is what has become of a group in a heartbeat.
+type joined byte
+
+const (
+	joinChanged joined = 1 << iota // there is a change to announce
+	joinWanted                     // its subscriptions are asked for
+	joinSkipped                    // there was no room
+)
+
+func (g *Registry) joinLocked(now time.Time, sessionID uint64, s *session, clientID string, remote netip.AddrPort, r *protocol.HeartbeatRequest, c *protocol.ConsumerData, t *told) (change Change, what joined) {
 	gr := g.consumers[c.Group]
-	if gr == nil {
-		gr = &group{
-			registrations: make(map[uint64]*registration),
-			clients:       make(map[string]int),
-			subscriptions: make(map[string]protocol.Subscription),
-		}
-		g.consumers[c.Group] = gr
+	var reg *registration
+	if gr != nil {
+		reg = gr.registrations[sessionID]
 	}
-	change := Change{Group: c.Group}
-	gr.model, gr.from, gr.passive = c.Model, c.From, c.Passive
-	reg := gr.registrations[sessionID]
-	if reg != nil && reg.clientID != clientID {
-		// The session speaks for another client now.
+	other := reg != nil && reg.clientID != clientID // the session speaks for another client now
+	more := memberBytes(c.Group, clientID)
+	if reg != nil {
+		more -= memberBytes(c.Group, reg.clientID)
+	}
+	switch {
+	case !r.WithoutSubscriptions:
+		more += 2 * t.bytes
+		if reg != nil {
+			more -= 2 * reg.bytes
+		}
+	case other:
+		more -= 2 * reg.bytes
+	}
+	if t.tooMuch || !g.chargeLocked(s, more) {
+		if reg != nil && !other {
+			reg.last = now
+		}
+		return Change{}, joinSkipped
+	}
+	name := strings.Clone(c.Group)
+	if gr == nil {
+		gr = &group{registrations: make(map[uint64]*registration), clients: make(map[string]int), view: &view{model: c.Model}}
+		g.consumers[name] = gr
+		g.views.Store(name, gr.view)
+	}
+	change.Group = name
+	gr.from, gr.passive = c.From, c.Passive
+	if gr.view.model != c.Model {
+		g.showLocked(name, gr, gr.view.as(c.Model))
+	}
+	if other {
 		if gr.remove(sessionID) {
 			change.Left, change.Reason = []string{reg.clientID}, Unregistered
 		}
 		reg = nil
 	}
+	changed := reg == nil
 	if reg == nil {
 		if gr.clients[clientID] > 0 {
 			change.Replaced = []string{clientID}
 		} else {
 			change.Joined = []string{clientID}
 		}
-		changed = true
 		reg = &registration{clientID: clientID, order: s.order}
 		gr.registrations[sessionID] = reg
 		gr.clients[clientID]++
-		s.consumers[c.Group] = struct{}{}
+		s.consumers[name] = struct{}{}
 	}
 	known := len(change.Joined)+len(change.Replaced) == 0
 	different := known && reg.model != c.Model
 	reg.peer, reg.remote, reg.language, reg.version, reg.model, reg.last = s.peer, remote, r.Language, r.Version, c.Model, now
-	wanted = reg.fingerprint != 0 && reg.fingerprint != r.Fingerprint
+	if reg.fingerprint != 0 && reg.fingerprint != r.Fingerprint {
+		what |= joinWanted
+	}
 	reg.fingerprint = r.Fingerprint
 	if r.WithoutSubscriptions {
-		wanted = wanted || !reg.told
-	} else {
-		if !reg.told || !sameSubscriptions(reg.subscriptions, c.Subscriptions) {
-			subs := cloneSubscriptions(c.Subscriptions)
-			different = different || known && !(reg.told && slices.EqualFunc(reg.subscriptions, subs, sameFilter))
-			reg.subscriptions, reg.told = subs, true
+		if !reg.told {
+			what |= joinWanted
 		}
-		changed = gr.subscribe(reg.subscriptions) || changed
+	} else {
+		if !reg.told || !slices.EqualFunc(reg.subscriptions, t.subscriptions, sameSubscription) {
+			different = different || known && !(reg.told && slices.EqualFunc(reg.subscriptions, t.subscriptions, sameFilter))
+			gr.told += t.bytes - reg.bytes
+			reg.subscriptions, reg.kind, reg.bytes, reg.told = t.subscriptions, t.kind, t.bytes, true
+		}
+		next, moved := gr.view.subscribe(reg.subscriptions)
+		g.showLocked(name, gr, next)
+		changed = changed || moved
 	}
+	g.trimLocked(name, gr)
 	if changed {
 		change.Notify = gr.peers()
 	}
 	if different {
 		change.Resubscribed = []string{clientID}
 	}
-	return change, changed || different, wanted
+	if changed || different {
+		what |= joinChanged
+	}
+	return change, what
 }
 
 // Unregister takes the session out of the groups that r names, either or both.
@@ -229,7 +301,7 @@ func (g *Registry) Unregister(sessionID uint64, r *protocol.UnregisterClientRequ
 	if s == nil {
 		return nil
 	}
-	g.leaveProducerLocked(sessionID, s, r.ProducerGroup)
+	g.leaveProducerLocked(s, r.ProducerGroup)
 	var changes []Change
 	if gr, id, left := g.leaveLocked(sessionID, s, r.ConsumerGroup); left {
 		changes = append(changes, Change{Group: r.ConsumerGroup, Left: []string{id}, Reason: Unregistered, Notify: gr.peers()})
@@ -249,7 +321,7 @@ func (g *Registry) ConnClosed(sessionID uint64) []Change {
 		return nil
 	}
 	for name := range s.producers {
-		g.leaveProducerLocked(sessionID, s, name)
+		g.leaveProducerLocked(s, name)
 	}
 	var changes []Change
 	for _, name := range slices.Sorted(maps.Keys(s.consumers)) {
@@ -288,7 +360,7 @@ func (g *Registry) Expire(now time.Time, after time.Duration) []Change {
 	for id, s := range g.sessions {
 		if silent(s.last) {
 			for name := range s.producers {
-				g.leaveProducerLocked(id, s, name)
+				g.leaveProducerLocked(s, name)
 			}
 		}
 		g.forgetLocked(id, s)
@@ -310,18 +382,20 @@ func (g *Registry) leaveLocked(sessionID uint64, s *session, name string) (gr *g
 	}
 	left = gr.remove(sessionID)
 	delete(s.consumers, name)
+	g.chargeLocked(s, -memberBytes(name, reg.clientID)-2*reg.bytes)
 	if len(gr.registrations) == 0 {
 		delete(g.consumers, name)
+		g.views.Delete(name)
+	} else {
+		g.trimLocked(name, gr)
 	}
 	return gr, reg.clientID, left
 }
 
-func (g *Registry) leaveProducerLocked(sessionID uint64, s *session, name string) {
-	members := g.producers[name]
-	delete(members, sessionID)
-	delete(s.producers, name)
-	if members != nil && len(members) == 0 {
-		delete(g.producers, name)
+func (g *Registry) leaveProducerLocked(s *session, name string) {
+	if clientID, ok := s.producers[name]; ok {
+		delete(s.producers, name)
+		g.chargeLocked(s, -producerBytes(name, clientID))
 	}
 }
 
@@ -345,42 +419,19 @@ func (g *Registry) Members(name string) []string {
 	return slices.Sorted(maps.Keys(gr.clients))
 }
 
-// Producers lists the client ids of a producer group, each once, sorted.
+// Producers lists the client ids of a producer group, each once, sorted. It looks at
+// every session.
 func (g *Registry) Producers(name string) []string {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	ids := slices.Sorted(maps.Values(g.producers[name]))
-	return slices.Compact(ids)
-}
-
-// Subscription returns what the broker filters a topic by for a group, false
-// when the group is unknown or does not subscribe to it. Its slices are for
-// reading. Java: ConsumerManager.findSubscriptionData.
-func (g *Registry) Subscription(name, topic string) (protocol.Subscription, bool) {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	gr := g.consumers[name]
-	if gr == nil {
-		return protocol.Subscription{}, false
+	var ids []string
+	for _, s := range g.sessions {
+		if id, ok := s.producers[name]; ok {
+			ids = append(ids, id)
+		}
 	}
-	s, ok := gr.subscriptions[topic]
-	return s, ok
-}
-
-// Known reports whether a consumer group has members.
-func (g *Registry) Known(name string) bool {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return g.consumers[name] != nil
-}
-
-// Broadcasts reports whether a consumer group has members and each of them gets
-// every message.
-func (g *Registry) Broadcasts(name string) bool {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	gr := g.consumers[name]
-	return gr != nil && gr.model == protocol.Broadcasting
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // Snapshot returns a consumer group, false when it has no members.
@@ -391,18 +442,19 @@ func (g *Registry) Snapshot(name string) (Group, bool) {
 	if gr == nil {
 		return Group{}, false
 	}
-	snap := Group{Name: name, Model: gr.model, From: gr.from, Passive: gr.passive}
+	snap := Group{Name: name, Model: gr.view.model, From: gr.from, Passive: gr.passive}
 	members := gr.members()
 	for _, id := range slices.Sorted(maps.Keys(members)) {
 		at := members[id]
 		reg := gr.registrations[at]
 		snap.Members = append(snap.Members, Member{
 			ClientID: id, Session: at, Remote: reg.remote, Language: reg.language, Version: reg.version, Model: reg.model,
-			LastHeartbeat: reg.last, Subscriptions: slices.Clone(reg.subscriptions), Untold: !reg.told,
+			LastHeartbeat: reg.last, Subscriptions: reg.subscriptions, Untold: !reg.told, kind: reg.kind,
 		})
 	}
-	for _, topic := range slices.Sorted(maps.Keys(gr.subscriptions)) {
-		snap.Subscriptions = append(snap.Subscriptions, gr.subscriptions[topic])
+	view := gr.view
+	for _, topic := range slices.Sorted(maps.Keys(view.subscriptions)) {
+		snap.Subscriptions = append(snap.Subscriptions, view.subscriptions[topic])
 	}
 	return snap, true
 }
@@ -421,7 +473,9 @@ func (gr *group) members() map[string]uint64 {
 // remove takes a session's registration away and reports whether it was the
 // last of its client.
 func (gr *group) remove(sessionID uint64) bool {
-	clientID := gr.registrations[sessionID].clientID
+	reg := gr.registrations[sessionID]
+	clientID := reg.clientID
+	gr.told -= reg.bytes
 	delete(gr.registrations, sessionID)
 	if gr.clients[clientID]--; gr.clients[clientID] > 0 {
 		return false
@@ -432,7 +486,7 @@ func (gr *group) remove(sessionID uint64) bool {
 
 // peers is everybody to notify, in the order of their sessions.
 func (gr *group) peers() []protocol.Peer {
-	if gr.model == protocol.Broadcasting {
+	if gr.view.model == protocol.Broadcasting {
 		return nil
 	}
 	regs := slices.Collect(maps.Values(gr.registrations))

@@ -50,7 +50,7 @@ func (b *bench) peer(session uint64) protocol.Peer {
 
 func (b *bench) beat(now time.Time, session uint64, r *protocol.HeartbeatRequest) []Change {
 	b.t.Helper()
-	c, _ := b.Heartbeat(now, session, b.peer(session), remoteOf(session), r)
+	c, _, _ := b.Heartbeat(now, session, b.peer(session), remoteOf(session), r)
 	checkInvariants(b.t, b.Registry)
 	return c
 }
@@ -77,19 +77,44 @@ func checkInvariants(t *testing.T, g *Registry) {
 			require.Contains(t, g.sessions[id].consumers, name)
 		}
 		require.Equal(t, clients, gr.clients)
-	}
-	for name, members := range g.producers {
-		require.NotEmpty(t, members, name)
-		for id := range members {
-			require.Contains(t, g.sessions[id].producers, name)
+		shown := 0
+		for _, s := range gr.view.subscriptions {
+			shown += subscriptionBytes(&s)
 		}
+		require.Equal(t, shown, gr.view.bytes, name)
+		require.LessOrEqual(t, shown, gr.told, name)
+		require.Same(t, gr.view, g.viewOf(name))
 	}
+	g.views.Range(func(name, _ any) bool {
+		require.Contains(t, g.consumers, name)
+		return true
+	})
+	charged, told := 0, make(map[string]int)
 	for id, s := range g.sessions {
 		require.NotZero(t, len(s.consumers)+len(s.producers), "session %d", id)
+		bytes := 0
 		for name := range s.consumers {
 			require.Contains(t, g.consumers[name].registrations, id)
+			reg, subs := g.consumers[name].registrations[id], 0
+			for _, s := range reg.subscriptions {
+				subs += subscriptionBytes(&s)
+			}
+			require.Equal(t, subs, reg.bytes)
+			bytes += memberBytes(name, reg.clientID) + 2*subs
+			told[name] += subs
 		}
+		for name, client := range s.producers {
+			bytes += producerBytes(name, client)
+		}
+		require.Equal(t, bytes, s.bytes, "session %d", id)
+		require.LessOrEqual(t, bytes, g.limits.session)
+		charged += max(0, bytes-g.limits.own)
 	}
+	for name, gr := range g.consumers {
+		require.Equal(t, told[name], gr.told, name)
+	}
+	require.Equal(t, charged, g.charged)
+	require.LessOrEqual(t, charged, g.limits.shared)
 }
 
 func sub(topic, expression string, version int64) protocol.Subscription {
@@ -193,7 +218,6 @@ func TestConnectionLossLeavesAllGroupsSorted(t *testing.T) {
 	changes := b.ConnClosed(1)
 	require.Len(t, changes, 2)
 	assert.Equal(t, []string{"a", "z"}, []string{changes[0].Group, changes[1].Group})
-	assert.Empty(t, b.producers)
 	assert.Empty(t, b.sessions)
 }
 
@@ -338,6 +362,9 @@ func TestSnapshot(t *testing.T) {
 	b.beat(t0.Add(time.Second), 1, member("c1", sub("payments", "P", 1), sub("orders", "*", 1)))
 	snap, ok := b.Snapshot("g")
 	require.True(t, ok)
+	for i := range snap.Members {
+		snap.Members[i].kind = kind{}
+	}
 	assert.Equal(t, Group{
 		Name: "g",
 		Members: []Member{
@@ -346,9 +373,10 @@ func TestSnapshot(t *testing.T) {
 		},
 		Subscriptions: []protocol.Subscription{sub("orders", "*", 1), sub("payments", "P", 1)},
 	}, snap)
-	snap.Members[0].Subscriptions[0].Topic = "elsewhere"
+	snap.Members[0].ClientID, snap.Subscriptions[0].Topic = "elsewhere", "elsewhere"
 	again, _ := b.Snapshot("g")
-	assert.Equal(t, "orders", again.Members[0].Subscriptions[0].Topic)
+	assert.Equal(t, "c1", again.Members[0].ClientID)
+	assert.Equal(t, "orders", again.Subscriptions[0].Topic)
 }
 
 // Random lives of a few clients against a plain model: a client is a member
@@ -396,7 +424,7 @@ func TestRandomLivesAgainstAModel(t *testing.T) {
 			default:
 				at := place{session, fmt.Sprintf("g%d", rng.IntN(2))}
 				id := fmt.Sprintf("c%d", session%3)
-				changes, _ = b.Heartbeat(now, session, b.peer(session), remoteOf(session), &protocol.HeartbeatRequest{
+				changes, _, _ = b.Heartbeat(now, session, b.peer(session), remoteOf(session), &protocol.HeartbeatRequest{
 					ClientID: id, Consumers: []protocol.ConsumerData{{Group: at.group}},
 				})
 				model[at], last[at] = id, now
@@ -469,7 +497,7 @@ func TestAHeartbeatWithoutSubscriptionsKeepsWhatWasTold(t *testing.T) {
 	beat := func(session uint64, clientID string, fingerprint int32, subs ...protocol.Subscription) (wanted bool, changes []Change) {
 		r := member(clientID, subs...)
 		r.Fingerprint, r.WithoutSubscriptions = fingerprint, subs == nil
-		changes, wanted = b.Heartbeat(t0, session, b.peer(session), remoteOf(session), r)
+		changes, wanted, _ = b.Heartbeat(t0, session, b.peer(session), remoteOf(session), r)
 		checkInvariants(t, b.Registry)
 		return wanted, changes
 	}

@@ -1,49 +1,16 @@
 package groups
 
 import (
+	"crypto/sha256"
 	"fmt"
-	"maps"
+	"io"
+	"iter"
 	"slices"
 	"strings"
 
 	"github.com/pocketmq/pocketmq/message"
 	"github.com/pocketmq/pocketmq/protocol"
 )
-
-// subscribe makes a member's subscriptions the group's: new topics come in,
-// topics it does not list go, a larger version replaces. It reports whether a
-// topic came or went. Java: ConsumerGroupInfo.updateSubscription.
-func (gr *group) subscribe(subs []protocol.Subscription) (changed bool) {
-	for _, s := range subs {
-		old, known := gr.subscriptions[s.Topic]
-		if !known || s.Version > old.Version {
-			gr.subscriptions[s.Topic] = s
-		}
-		changed = changed || !known
-	}
-	for topic := range gr.subscriptions {
-		if !slices.ContainsFunc(subs, func(s protocol.Subscription) bool { return s.Topic == topic }) {
-			delete(gr.subscriptions, topic)
-			changed = true
-		}
-	}
-	return changed
-}
-
-// sameSubscriptions compares stored subscriptions with those of a heartbeat,
-// which come in any order.
-func sameSubscriptions(stored, given []protocol.Subscription) bool {
-	if len(stored) != len(given) {
-		return false
-	}
-	for _, s := range given {
-		i, ok := slices.BinarySearchFunc(stored, s.Topic, compareTopic)
-		if !ok || !sameSubscription(stored[i], s) {
-			return false
-		}
-	}
-	return true
-}
 
 func sameSubscription(a, b protocol.Subscription) bool {
 	return a.Version == b.Version && sameFilter(a, b)
@@ -55,21 +22,6 @@ func sameFilter(a, b protocol.Subscription) bool {
 		slices.Equal(a.Tags, b.Tags) && slices.Equal(a.Codes, b.Codes)
 }
 
-// cloneSubscriptions copies subscriptions out of a request, sorted by topic; of
-// a topic that is listed twice the last one counts.
-func cloneSubscriptions(subs []protocol.Subscription) []protocol.Subscription {
-	byTopic := make(map[string]protocol.Subscription, len(subs))
-	for _, s := range subs {
-		s.Tags, s.Codes = slices.Clone(s.Tags), slices.Clone(s.Codes)
-		byTopic[s.Topic] = s
-	}
-	sorted := slices.Collect(maps.Values(byTopic))
-	slices.SortFunc(sorted, func(a, b protocol.Subscription) int { return strings.Compare(a.Topic, b.Topic) })
-	return sorted
-}
-
-func compareTopic(s protocol.Subscription, topic string) int { return strings.Compare(s.Topic, topic) }
-
 // Differ reports whether the members of a group do not all subscribe to the
 // same with the same model. They must: the broker has one view of a group, and
 // each heartbeat of one kind of members takes the topics of the other away. The
@@ -80,67 +32,137 @@ func (g *Registry) Differ(name string) (bool, string) {
 	return how != "", how
 }
 
+// What the text of Differ shows, of whatever members have told.
+const (
+	shownKinds = 3
+	shownBytes = 256 // of the subscriptions of one kind
+	shownID    = 100
+)
+
 // Differ is Registry.Differ for members of a group that were collected elsewhere;
 // "" when they agree. Whoever has not told its subscriptions agrees with everybody.
+// The text has less than 2 KiB, whatever they subscribe to.
 func Differ(name string, members []Member) string {
 	members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Untold })
-	type kind struct {
-		first string
+	retry := true // all have the group's own topic, of no interest then
+	for i := range members {
+		m := &members[i]
+		if !m.kind.known {
+			m.kind = kindOf(m.Subscriptions, name, m.Model)
+		}
+		retry = retry && m.kind.retry
+	}
+	type like struct {
+		first *Member
 		more  int
-		what  string
 	}
-	own := message.RetryTopic(name) // of interest only if somebody is without
-	if slices.ContainsFunc(members, func(m Member) bool {
-		return !slices.ContainsFunc(m.Subscriptions, func(s protocol.Subscription) bool { return s.Topic == own })
-	}) {
-		own = ""
-	}
-	var kinds []kind
-	for _, m := range members {
-		what := describe(m, own)
-		if i := slices.IndexFunc(kinds, func(k kind) bool { return k.what == what }); i >= 0 {
-			kinds[i].more++
-		} else {
-			kinds = append(kinds, kind{first: m.ClientID, what: what})
-		}
-	}
-	if len(kinds) < 2 {
-		return ""
-	}
-	texts := make([]string, len(kinds))
-	for i, k := range kinds {
-		who := k.first
-		if k.more > 0 {
-			who = fmt.Sprintf("%s and %d more", who, k.more)
-		}
-		texts[i] = who + ": " + k.what
-	}
-	return fmt.Sprintf("members of group %q subscribe differently: %s; give all of them the same subscriptions, or use another group",
-		name, strings.Join(texts, "; "))
-}
-
-// describe is a member's model and subscriptions, but for one topic; members that
-// agree have the same text, whatever the order of their tags.
-func describe(m Member, without string) string {
-	var b strings.Builder
-	b.WriteString(m.Model.String())
-	for _, s := range m.Subscriptions {
-		if s.Topic == without {
+	var likes []*like
+	byKind := make(map[kind]*like)
+	for i := range members {
+		m := &members[i]
+		if l := byKind[m.kind]; l != nil {
+			l.more++
 			continue
 		}
-		expression := strings.TrimSpace(s.Expression)
-		if len(s.Tags) > 0 {
-			tags := slices.Clone(s.Tags)
-			slices.Sort(tags)
-			expression = strings.Join(slices.Compact(tags), " || ")
+		l := &like{first: m}
+		byKind[m.kind] = l
+		likes = append(likes, l)
+	}
+	if len(likes) < 2 {
+		return ""
+	}
+	own := ""
+	if retry {
+		own = message.RetryTopic(name)
+	}
+	shown := likes[:min(len(likes), shownKinds)]
+	described := make([][]string, len(shown))
+	long, in := false, make(map[string]int)
+	for i, l := range shown {
+		bytes := 0
+		for s := range describe(l.first.Subscriptions, own) {
+			described[i] = append(described[i], s)
+			bytes += len(s)
+			in[s]++
 		}
-		if expression == "" {
-			expression = "*"
+		long = long || bytes > shownBytes
+	}
+	texts := make([]string, 0, len(shown)+1)
+	for i, l := range shown {
+		who := clip(l.first.ClientID, shownID)
+		if l.more > 0 {
+			who = fmt.Sprintf("%s and %d more", who, l.more)
 		}
-		fmt.Fprintf(&b, " %s(%s)", s.Topic, expression)
-		if s.ExpressionType != "" && s.ExpressionType != protocol.ExpressionTag {
-			b.WriteString(s.ExpressionType)
+		same := 0
+		what := described[i]
+		if long { // what they have in common is not what differs
+			what = slices.DeleteFunc(what, func(s string) bool { return in[s] == len(shown) })
+			same = len(described[i]) - len(what)
+		}
+		text := who + ": " + l.first.Model.String() + clip(strings.Join(what, ""), shownBytes)
+		if same > 0 {
+			text += fmt.Sprintf(" and %d that all of these have", same)
+		}
+		texts = append(texts, text)
+	}
+	if rest := len(likes) - len(shown); rest > 0 {
+		texts = append(texts, fmt.Sprintf("%d more kinds", rest))
+	}
+	return fmt.Sprintf("members of group %q subscribe differently: %s; give all of them the same subscriptions, or use another group",
+		clip(name, shownID), strings.Join(texts, "; "))
+}
+
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
+
+// kind is the same for members that agree, but for the group's own topic.
+type kind struct {
+	sum   [sha256.Size]byte
+	retry bool // they have that
+	known bool
+}
+
+func kindOf(subs []protocol.Subscription, group string, model protocol.MessageModel) kind {
+	own := message.RetryTopic(group)
+	h := sha256.New()
+	io.WriteString(h, model.String())
+	for s := range describe(subs, own) {
+		io.WriteString(h, s)
+	}
+	k := kind{retry: slices.ContainsFunc(subs, func(s protocol.Subscription) bool { return s.Topic == own }), known: true}
+	h.Sum(k.sum[:0])
+	return k
+}
+
+// describe is each of a member's subscriptions, but for one topic; members that
+// agree have the same texts, whatever the order of their tags.
+func describe(subs []protocol.Subscription, without string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range subs {
+			s := &subs[i]
+			if s.Topic == without {
+				continue
+			}
+			expression := strings.TrimSpace(s.Expression)
+			if len(s.Tags) > 0 {
+				tags := slices.Clone(s.Tags)
+				slices.Sort(tags)
+				expression = strings.Join(slices.Compact(tags), " || ")
+			}
+			if expression == "" {
+				expression = "*"
+			}
+			text := " " + s.Topic + "(" + expression + ")"
+			if s.ExpressionType != "" && s.ExpressionType != protocol.ExpressionTag {
+				text += s.ExpressionType
+			}
+			if !yield(text) {
+				return
+			}
 		}
 	}
-	return b.String()
 }
