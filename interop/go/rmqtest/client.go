@@ -132,7 +132,17 @@ type settings struct {
 	ip, instance, unit string // what a client id is made of
 	resolver           primitive.NsResolver
 	group, namespace   string
-	broadcasting       bool
+	broadcasting       bool                 // of a consumer
+	sendTimeout        time.Duration        // of a producer
+	traces             interface{ Close() } // nil without traces
+}
+
+// endTraces ends what sends the traces of a client that never started: the Shutdown
+// that would do it panics then, or ends clients of others.
+func (s *settings) endTraces() {
+	if s.traces != nil {
+		s.traces.Close()
+	}
 }
 
 func (s *settings) clientID() string {
@@ -163,6 +173,14 @@ func readSettings[F ~func(*O), O any](into *settings) F {
 		into.resolver, _ = field(options, "Resolver").Interface().(primitive.NsResolver)
 		into.group = field(options, "GroupName").String()
 		into.namespace = field(options, "Namespace").String()
+		if dispatcher := field(options, "TraceDispatcher"); dispatcher.IsNil() || dispatcher.Elem().IsNil() {
+			into.traces = nil
+		} else {
+			into.traces = dispatcher.Interface().(interface{ Close() })
+		}
+		if timeout := reflect.ValueOf(options).Elem().FieldByName("SendMsgTimeout"); timeout.IsValid() { // a consumer has none
+			into.sendTimeout = time.Duration(timeout.Int())
+		}
 		if model := reflect.ValueOf(options).Elem().FieldByName("ConsumerModel"); model.IsValid() { // a producer has none
 			into.broadcasting = consumer.MessageModel(model.Int()) == consumer.BroadCasting
 		}

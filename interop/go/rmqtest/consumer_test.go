@@ -233,3 +233,45 @@ func TestABroadcastingConsumerLeavesNoFile(t *testing.T) {
 		assert.NoDirExists(t, root)
 	}
 }
+
+func TestFoldersThatWereThereBeforeABroadcastingConsumerStay(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T, root string){
+		"link":   func(t *testing.T, root string) { require.NoError(t, os.Symlink(t.TempDir(), root)) },
+		"folder": func(t *testing.T, root string) { require.NoError(t, os.Mkdir(root, 0o755)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := filepath.Join(t.TempDir(), "offsets")
+			prepare(t, root)
+			use := rmqtest.Offsets(root)
+			ends := []func() error{use(filepath.Join("g", "a")), use(filepath.Join("g", "b"))}
+			for i, own := range []string{"a", "b"} {
+				dir := filepath.Join(root, "g", own)
+				require.NoError(t, os.MkdirAll(dir, 0o755))
+				require.NoError(t, os.WriteFile(filepath.Join(dir, "offset.json"), nil, 0o644))
+				require.NoError(t, ends[i]())
+				assert.NoDirExists(t, dir)
+			}
+			assert.NoDirExists(t, filepath.Join(root, "g"))
+			_, err := os.Lstat(root)
+			assert.NoError(t, err)
+
+			kept := filepath.Join(root, "g", "a")
+			require.NoError(t, os.MkdirAll(kept, 0o755))
+			require.NoError(t, use(filepath.Join("g", "a"))())
+			assert.DirExists(t, kept, "a consumer with a name of the user's, who keeps what it has consumed")
+		})
+	}
+}
+
+func TestFoldersOfBroadcastingConsumersGoWithTheLastOfThem(t *testing.T) {
+	top := t.TempDir()
+	root := filepath.Join(top, "new", "offsets")
+	use := rmqtest.Offsets(root)
+	a, b := use(filepath.Join("g", "a")), use(filepath.Join("g", "b"))
+	require.NoError(t, a(), "before it has written anything")
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "g", "b"), 0o755))
+	require.NoError(t, b())
+	left, err := os.ReadDir(top)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}

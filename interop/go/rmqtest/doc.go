@@ -20,15 +20,18 @@
 //   - A client that asks for TLS, or for other timeouts, changes a global
 //     variable, and so all clients that come later. Here each has its own copy.
 //   - A consumer whose topic has no route does not start, leaves 18 goroutines
-//     behind, and cannot be started again. Here it says first what is missing.
+//     behind, and cannot be started again. Here it says first what is missing, and
+//     may be started again, whatever it failed of.
 //   - A consumer of a new group learns of the group's retry topic half a minute
 //     after its start, and delivers nothing again before that. Here the topic
 //     exists before the consumer starts.
 //   - What a producer has sent oneway right before its Shutdown may be lost in its
 //     own system. Here Shutdown first makes sure that the brokers have read it.
+//   - Asynchronous sends that have no answer yet at Shutdown get an error of the
+//     connection, or none. Here Shutdown waits for their callbacks.
 //   - Shutdown does not wait for handlers that run, which then use a test that
-//     has ended, and panics when the consumer was never started. Here it does and
-//     does not.
+//     has ended, and panics when the consumer was never started, or failed to
+//     start. Here it does and does not.
 //   - A broadcasting consumer keeps its offsets in the home folder. Here they go
 //     with the test.
 //   - The log goes to standard error, all of it. Here it is kept, and shown by a
