@@ -82,7 +82,7 @@ type BrokerConfig struct {
 	ElectUncleanMaster bool
 	// InSyncReplicas is how many members, the master counted, have to have a message
 	// before it is acknowledged, with SyncReplication [2] (inSyncReplicas). It is at most
-	// as many as there are, and 0 with Failover and with AsyncReplication. With fewer
+	// as many as there are, 1 only with MinInSyncReplicas of 2 or more, and 0 with Failover and with AsyncReplication. With fewer
 	// slaves it is stored all the same: ErrSlaveNotAvailable comes with the result;
 	// when they do not acknowledge it within Timings.ReplicationTimeout,
 	// ErrFlushSlaveTimeout does. Messages with NoWait, and those that brokers make, such
@@ -93,7 +93,7 @@ type BrokerConfig struct {
 	// ErrNotEnoughReplicas. It is at most as many as there are, and 0 with
 	// AsyncReplication (minInSyncReplicas).
 	MinInSyncReplicas int
-	HATransferBytes   int // bytes of the log that a slave is sent at a time [32 KiB], at least 1 KiB (haTransferBatchSize)
+	HATransferBytes   int // bytes of the log that a slave is sent at a time [32 KiB], 1 KiB to 64 MiB (haTransferBatchSize)
 	// SyncFromLastFile makes a new slave begin with the last file of the master's log,
 	// as RocketMQ's do (syncFromLastFile). Otherwise it begins with the oldest one.
 	SyncFromLastFile bool
@@ -106,7 +106,7 @@ type BrokerConfig struct {
 
 	DisableAutoCreateTopic bool  // refuse sends to unknown topics (autoCreateTopicEnable)
 	DefaultTopicQueues     int   // most queues of an auto-created topic [8] (defaultTopicQueueNums)
-	MaxMessageSize         int   // bytes of a body as it arrives, of a batch in all [4 MiB] (maxMessageSize)
+	MaxMessageSize         int   // bytes of a body as it arrives, of a batch in all [4 MiB]; at most 128 KiB below 64 MiB, but for a group of a Cluster without Slaves (maxMessageSize)
 	CommitLogFileSize      int64 // bytes; a soft limit of each commit-log file [4 MiB], at least 4 KiB (mappedFileSizeCommitLog)
 	CacheBytes             int64 // bytes of the cache for random reads of older messages, made by the first [32 MiB], 1 MiB to 1 TiB; -1 = none
 
@@ -216,6 +216,9 @@ func newBroker(cfg BrokerConfig, w wiring, throwaway bool) (*Broker, error) {
 	}
 	if cfg.Dir == "" {
 		p.add("Dir is empty: a broker needs a data folder")
+	}
+	if !w.alone {
+		cfg.checkReplicable(&p, "MaxMessageSize")
 	}
 	if cfg.Failover && w.controller == nil {
 		p.add("Failover needs a controller: start the group with StartCluster or Cluster.AddGroup")

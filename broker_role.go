@@ -85,15 +85,44 @@ func (cfg *BrokerConfig) checkReplication(p *problems) {
 	if n := cfg.HATransferBytes; n > 0 && n < minTransferBytes {
 		p.add("HATransferBytes is %d, must be %d or more, or 0 (= %d)", n, minTransferBytes, ha.DefaultTransferBytes)
 	}
+	if n := cfg.HATransferBytes; n > ha.DefaultMaxFrameBytes {
+		p.add("HATransferBytes is %d, must be %d or less, which is what one frame carries, or 0 (= %d)", n, ha.DefaultMaxFrameBytes, ha.DefaultTransferBytes)
+	}
 	positive(p, "HATransferBytes", &cfg.HATransferBytes, ha.DefaultTransferBytes)
+	if cfg.Replication == SyncReplication && !cfg.Failover && cfg.InSyncReplicas == 1 && cfg.MinInSyncReplicas == 1 {
+		p.add("InSyncReplicas is 1 with SyncReplication: the master counts, so sends wait for nobody; leave it 0 (= 2), or set Replication to AsyncReplication")
+	}
 }
 
 // minTransferBytes is the least BrokerConfig.HATransferBytes: with less, headers and
 // acknowledgements are more than what is copied.
 const minTransferBytes = 1 << 10
 
+// maxReplicatedBytes is the most BrokerConfig.MaxMessageSize where there are slaves: a
+// record goes into one frame, with topic, properties, keys of the broker's own and headers.
+const maxReplicatedBytes = ha.DefaultMaxFrameBytes - 128<<10
+
+// checkReplicable reports messages that no slave could be sent. field is its name.
+func (cfg *BrokerConfig) checkReplicable(p *problems, field string) {
+	if cfg.MaxMessageSize > maxReplicatedBytes {
+		p.add("%s is %d bytes, slaves are sent messages of up to %d: set it to that at most", field, cfg.MaxMessageSize, maxReplicatedBytes)
+	}
+}
+
 // checkMembers reports what the members of a group, which are fewer, could never do.
 func (cfg *BrokerConfig) checkMembers(p *problems, members int) {
+	if members > 1 {
+		cfg.checkReplicable(p, "Config.MaxMessageSize")
+	} else {
+		for _, f := range []struct {
+			name string
+			set  bool
+		}{{"HATransferBytes", cfg.HATransferBytes != 0}, {"SyncFromLastFile", cfg.SyncFromLastFile}, {"SlaveReadBytes", cfg.SlaveReadBytes != 0}} {
+			if f.set {
+				p.add("Config.%s is set, but the group has no slaves: set Slaves, or leave it", f.name)
+			}
+		}
+	}
 	if cfg.Replication != SyncReplication {
 		return
 	}

@@ -286,6 +286,9 @@ func groupErrors(t *testing.T, e *errorTexts) {
 		{Name: "broker-c", Slaves: 1, Config: pocketmq.BrokerConfig{InSyncReplicas: 2, MinInSyncReplicas: 2}},
 		{Name: "broker-d", Slaves: 2, Config: electing},
 		{Name: "broker-e", Slaves: 1, Config: pocketmq.BrokerConfig{HATransferBytes: 1}},
+		{Name: "broker-f", Slaves: 1, Config: pocketmq.BrokerConfig{HATransferBytes: 65 << 20, MaxMessageSize: 64 << 20}},
+		{Name: "broker-g", Slaves: 1, Config: pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication, InSyncReplicas: 1}},
+		{Name: "broker-h", Config: pocketmq.BrokerConfig{SyncFromLastFile: true, Timings: pocketmq.Timings{LeaseRenew: time.Second, LeaseExpire: 1500 * time.Millisecond}}},
 	}})
 	e.add("cluster: replication that cannot be", err)
 

@@ -232,6 +232,16 @@ func TestWhatAGroupCouldNeverDoIsRefused(t *testing.T) {
 		"async with failover":          {2, pocketmq.BrokerConfig{Failover: true, MinInSyncReplicas: 2}, []string{"MinInSyncReplicas is 2", "AsyncReplication"}},
 		"copies with failover":         {2, with(electing, func(c *pocketmq.BrokerConfig) { c.InSyncReplicas = 2 }), []string{"InSyncReplicas is 2", "Failover", "MinInSyncReplicas"}},
 		"a log that is sent in crumbs": {1, with(sync, func(c *pocketmq.BrokerConfig) { c.HATransferBytes = 1023 }), []string{"HATransferBytes is 1023", "1024"}},
+		"more than a frame at a time":  {1, pocketmq.BrokerConfig{HATransferBytes: 64<<20 + 1}, []string{"HATransferBytes is 67108865", "67108864"}},
+		"messages of more than that":   {1, pocketmq.BrokerConfig{MaxMessageSize: 64<<20 - 128<<10 + 1}, []string{"MaxMessageSize is 66977793", "66977792"}},
+		"the same when it elects":      {2, with(electing, func(c *pocketmq.BrokerConfig) { c.MaxMessageSize = 80 << 20 }), []string{"MaxMessageSize is 83886080", "66977792"}},
+		"only the master is to have":   {1, with(sync, func(c *pocketmq.BrokerConfig) { c.InSyncReplicas = 1 }), []string{"InSyncReplicas is 1", "wait for nobody"}},
+		"pieces for nobody":            {0, pocketmq.BrokerConfig{HATransferBytes: 1 << 20}, []string{"HATransferBytes", "no slaves"}},
+		"a beginning for nobody":       {0, pocketmq.BrokerConfig{SyncFromLastFile: true}, []string{"SyncFromLastFile", "no slaves"}},
+		"reads of nobody":              {0, pocketmq.BrokerConfig{SlaveReadBytes: 1 << 20}, []string{"SlaveReadBytes", "no slaves"}},
+		"a lease of one renewal": {2, with(electing, func(c *pocketmq.BrokerConfig) {
+			c.Timings.LeaseRenew, c.Timings.LeaseExpire = time.Second, 1999*time.Millisecond
+		}), []string{"LeaseExpire is 1.999s", "two"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := pocketmq.StartCluster(t.Context(), pocketmq.ClusterConfig{Groups: pair(c.slaves, c.cfg)})
@@ -245,5 +255,25 @@ func TestWhatAGroupCouldNeverDoIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{})
 		assert.ErrorIs(t, c.SlowDisk("broker-a", 0, -1), pocketmq.ErrInvalidConfig)
+	})
+}
+
+// A message goes to slaves in one frame: the largest that a broker takes has to fit, with
+// the most properties, and in a batch.
+func TestTheLargestMessageReachesSlaves(t *testing.T) {
+	const largest = 64<<20 - 128<<10
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}, Groups: pair(1, pocketmq.BrokerConfig{
+			MaxMessageSize: largest, HATransferBytes: 64 << 20, Replication: pocketmq.SyncReplication, CommitLogFileSize: 128 << 20,
+		})})
+		p := producer(t, c, pocketmq.ProducerConfig{MaxMessageSize: largest, CompressOver: -1, SendTimeout: time.Minute})
+		m := &pocketmq.Message{Topic: "T", Body: make([]byte, largest)}
+		m.Properties = map[string]string{"filler": strings.Repeat("x", 32000)}
+		_, err := p.Send(t.Context(), m)
+		require.NoError(t, err)
+		_, err = p.SendBatch(t.Context(), []*pocketmq.Message{{Topic: "T", Body: make([]byte, largest/2)}, {Topic: "T", Body: make([]byte, largest/2-1000)}})
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, int64(3), c.Broker("broker-a", 1).Status().WrittenPosition)
 	})
 }

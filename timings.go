@@ -45,7 +45,7 @@ type Timings struct {
 	HAHousekeeping     time.Duration // a link between them on which nothing came for longer is closed; more than HAHeartbeat [20 s] (haHousekeepingInterval)
 	HARedial           time.Duration // a slave tries to reach its master this often at least; it begins with 100 ms and doubles [5 s] (waitForRunning of HAClient)
 	LeaseRenew         time.Duration // Failover: members renew at the controller this often [1 s] (brokerHeartbeatInterval)
-	LeaseExpire        time.Duration // Failover: a master that the controller has not heard of for longer serves no more, and another one does within this and two LeaseRenew of its loss; more than two LeaseRenew [5 s] (controllerHeartBeatTimeoutMills)
+	LeaseExpire        time.Duration // Failover: a master that the controller has not heard of for longer serves no more, and another one does within this and two LeaseRenew of its loss; at least two LeaseRenew [5 s] (controllerHeartBeatTimeoutMills)
 	SlaveSync          time.Duration // a slave copies topics, groups and offsets of its master [3 s] (SlaveSynchronize)
 
 	// DelayLevels are how long messages of Message.DelayLevel 1 and up wait at a
@@ -235,5 +235,8 @@ func (t Timings) validate(p *problems) {
 		if short, long := pair[0], pair[1]; *long.d > 0 && *short.d > *long.d {
 			p.add("Timings.%s is %v, longer than Timings.%s, which is %v: set both", short.name, *short.d, long.name, *long.d)
 		}
+	}
+	if t.LeaseRenew > 0 && t.LeaseExpire >= t.LeaseRenew && t.LeaseExpire < min(2*min(t.LeaseRenew, maxInterval), maxInterval) {
+		p.add("Timings.LeaseExpire is %v, less than two Timings.LeaseRenew of %v: a renewal that is late once would end the lease; set both", t.LeaseExpire, t.LeaseRenew)
 	}
 }
