@@ -366,7 +366,7 @@ func TestOneConnectionTooManyEndsTheOneThatWasIdleLongest(t *testing.T) {
 func TestOnlySoManyLargeBodiesAreReadAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lis, raw := limited(t, &fakeBroker{}, func(l *limits) { l.decoders = 1 })
-		lis.decoding <- struct{}{} // somebody is at it
+		lis.bodies.reading <- struct{}{} // somebody is at it
 		beat := func(clientID string) *Frame {
 			return heartbeat().request(&protocol.HeartbeatRequest{ClientID: clientID})
 		}
@@ -383,7 +383,7 @@ func TestOnlySoManyLargeBodiesAreReadAtATime(t *testing.T) {
 		}()
 		synctest.Wait()
 		require.Empty(t, answered)
-		<-lis.decoding
+		<-lis.bodies.reading
 		require.NoError(t, <-answered)
 
 		write(t, large, beat(strings.Repeat("x", maxBodyText)))

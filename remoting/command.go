@@ -49,14 +49,14 @@ const (
 // a frame may have: reading JSON takes many times its size.
 const maxBodyText = 1 << 20
 
-// decode reads a request. Only so many large bodies are read at a time.
+// decode reads a request. Only so many large bodies are read at a time: see bodies.
 func (c *command[S, Q, R]) decode(req *Frame) (*Q, error) {
 	if c.body == bodyText && len(req.Body) > maxBodyText {
 		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are allowed", errBadBody, len(req.Body), maxBodyText)
 	}
-	if req.decoding != nil && (c.body == bodyTable || c.body == bodyText && len(req.Body) > smallFrame) {
-		req.decoding <- struct{}{} // whoever has a place is at work and waits for nothing
-		defer func() { <-req.decoding }()
+	if req.bodies != nil && (c.body == bodyTable || c.body == bodyText && len(req.Body) > smallFrame) {
+		req.bodies.reading <- struct{}{} // whoever has a place is at work and waits for nothing
+		defer func() { <-req.bodies.reading }()
 	}
 	return c.decodeRequest(req)
 }
@@ -146,10 +146,15 @@ func (c *command[S, Q, R]) read(f *Frame) (*R, error) {
 func (c *command[S, Q, R]) serve(ctx context.Context, srv S, at site, req *Frame) *Frame {
 	f := at.frames.get().answer(req)
 	var r *R
-	q, err := c.decode(req)
+	var q *Q
+	made, err := req.bodies.reserve(ctx, c.body, req.Body)
+	defer func(b *bodies) { b.release(made) }(req.bodies)
+	if err == nil {
+		q, err = c.decode(req)
+	}
 	var refused *protocol.Error
 	switch {
-	case errors.As(err, &refused):
+	case errors.As(err, &refused), err != nil && err == ctx.Err():
 	case err != nil:
 		err = protocol.Errorf(protocol.SystemError, "%s: %v", c.name, err)
 	default:

@@ -60,8 +60,8 @@ type Frame struct {
 	// parts go over the wire in place of Body when there are any, one behind the
 	// other. They are for reading.
 	parts [][]byte
-	// decoding has places for bodies that are being read; nil: no place is needed.
-	decoding chan struct{}
+	// bodies bounds what is made of bodies that are read; nil: nothing does.
+	bodies *bodies
 }
 
 // Response reports whether the frame is one.

@@ -23,6 +23,7 @@ type fakeBroker struct {
 	commit     func(context.Context, *protocol.UpdateConsumerOffsetRequest) (*protocol.UpdateConsumerOffsetResponse, error)
 	maximum    func(context.Context, *protocol.GetMaxOffsetRequest) (*protocol.GetMaxOffsetResponse, error)
 	offsets    func() *protocol.GetAllConsumerOffsetResponse
+	beat       func(context.Context, *protocol.HeartbeatRequest) (*protocol.HeartbeatResponse, error)
 	close      func()
 }
 
@@ -59,6 +60,13 @@ func (b *fakeBroker) GetMaxOffset(ctx context.Context, q *protocol.GetMaxOffsetR
 		return b.recordedBroker.GetMaxOffset(ctx, q)
 	}
 	return b.maximum(ctx, q)
+}
+
+func (b *fakeBroker) Heartbeat(ctx context.Context, q *protocol.HeartbeatRequest) (*protocol.HeartbeatResponse, error) {
+	if b.beat == nil {
+		return b.recordedBroker.Heartbeat(ctx, q)
+	}
+	return b.beat(ctx, q)
 }
 
 func (b *fakeBroker) Close() error {

@@ -24,7 +24,9 @@ import (
 //	conns * ownHeld * smallFrame                                bytes of their own pulls,
 //	served * piece + large                                      bytes of requests,
 //	held * smallFrame + heldBytes                               bytes of pulls,
-//	decoders * 128 MiB                                          bytes of bodies that are being read,
+//	decoders * mostMade                                         bytes of bodies that are being read,
+//	made + (conns + served) * smallMade                         bytes of what has become of them, as long as handlers have it,
+//	conns * registeredOwn + registeredShared                    bytes of groups that clients have registered, see internal/groups,
 //	asks * 2 * maxBodyText                                      bytes of what clients have answered,
 //	answers + 2 * making                                        bytes of answers, those that are being made twice,
 //
@@ -43,6 +45,7 @@ type limits struct {
 	heldBytes  int64 // bytes of pulls that are larger than smallFrame; one more is refused as busy
 	large      int64 // bytes of requests that are larger than a piece
 	decoders   int   // bodies larger than smallFrame, or compressed ones, that are being read at a time
+	made       int64 // bytes of what has become of bodies that were read, beyond smallMade each; one more waits
 	asks       int   // questions to clients whose answers are awaited; one more waits
 	making     int64 // bytes of answers that are being made; one more waits
 	answers    int64 // bytes of answers that wait to be written, beyond freeBacklog of each connection; then the slowest reader is cut off
@@ -51,9 +54,15 @@ type limits struct {
 func defaultLimits() limits {
 	return limits{
 		idle: idleLimit, conns: 10_000, connServed: 256, ownServed: 1, served: 4096, connHeld: 8192, ownHeld: 16, held: 32_768,
-		heldBytes: 64 << 20, large: 256 << 20, decoders: 1, asks: 32, making: 128 << 20, answers: 256 << 20,
+		heldBytes: 64 << 20, large: 256 << 20, decoders: 1, made: 256 << 20, asks: 32, making: 128 << 20, answers: 256 << 20,
 	}
 }
+
+// What clients may register: internal/groups bounds it.
+const (
+	registeredOwn    = 32 << 10  // for each connection
+	registeredShared = 256 << 20 // beyond
+)
 
 // goroutineBytes is about what a goroutine of a connection or a request takes.
 const goroutineBytes = 8 << 10
@@ -62,9 +71,10 @@ const goroutineBytes = 8 << 10
 // share, but for topics, groups and messages that clients may create, and what lists
 // of these take. The collector may let garbage of as much come beside it.
 func (l limits) worst() (each, shared int64) {
-	each = 3*piece + readBuffer + 2*maxSpare + freeBacklog + int64(l.ownHeld)*smallFrame + int64(3+1+l.ownHeld)*goroutineBytes
-	shared = int64(l.served)*piece + l.large + int64(l.held)*smallFrame + l.heldBytes + int64(l.decoders)*(128<<20) +
-		int64(l.asks)*2*maxBodyText + l.answers + 2*l.making + int64(l.served+l.held)*goroutineBytes
+	each = 3*piece + readBuffer + 2*maxSpare + freeBacklog + int64(l.ownHeld)*smallFrame + int64(3+1+l.ownHeld)*goroutineBytes +
+		int64(l.ownServed)*smallMade + registeredOwn
+	shared = int64(l.served)*(piece+smallMade) + l.large + int64(l.held)*smallFrame + l.heldBytes + int64(l.decoders)*mostMade + l.made +
+		int64(l.asks)*2*maxBodyText + l.answers + 2*l.making + int64(l.served+l.held)*goroutineBytes + registeredShared
 	return each, shared
 }
 
@@ -89,7 +99,7 @@ type listener[S serverConn] struct {
 	held      chan struct{} // a place for each pull
 	heldBytes *semaphore.Weighted
 	large     *budget
-	decoding  chan struct{} // a place for each large body that is being read
+	bodies    *bodies
 	turns     chan struct{} // a place for each connection with more pulls than one whose pull is begun
 	asks      chan struct{} // a place for each question to a client whose answer is awaited
 	workers   *workers
@@ -111,11 +121,23 @@ var _ protocol.Listener = (*listener[protocol.BrokerConn])(nil)
 
 func serve[S serverConn](ln net.Listener, addr string, at site, rows []row[S], connect func(protocol.Session) S, secure *security, lim limits) *listener[S] {
 	l := &listener[S]{
-		addr: addr, at: at, connect: connect, rows: tableOf(rows), secure: secure, limits: lim, net: ln,
-		served: make(chan struct{}, lim.served), held: make(chan struct{}, lim.held), heldBytes: semaphore.NewWeighted(lim.heldBytes),
-		large: newBudget(lim.large), decoding: make(chan struct{}, lim.decoders), turns: make(chan struct{}, runtime.GOMAXPROCS(0)), asks: make(chan struct{}, lim.asks), workers: newWorkers(idleWorkers),
-		making:   semaphore.NewWeighted(lim.making),
-		sessions: make(map[*session[S]]struct{}),
+		addr:      addr,
+		at:        at,
+		connect:   connect,
+		rows:      tableOf(rows),
+		secure:    secure,
+		limits:    lim,
+		net:       ln,
+		served:    make(chan struct{}, lim.served),
+		held:      make(chan struct{}, lim.held),
+		heldBytes: semaphore.NewWeighted(lim.heldBytes),
+		large:     newBudget(lim.large),
+		bodies:    newBodies(lim.decoders, lim.made),
+		turns:     make(chan struct{}, runtime.GOMAXPROCS(0)),
+		asks:      make(chan struct{}, lim.asks),
+		workers:   newWorkers(idleWorkers),
+		making:    semaphore.NewWeighted(lim.making),
+		sessions:  make(map[*session[S]]struct{}),
 	}
 	l.answers.most, l.answers.cut = lim.answers, l.cutSlowest
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -330,7 +352,7 @@ func (s *session[S]) begin() error {
 		from = remoteOf(s.link.conn)
 	}
 	s.remote = from
-	s.peer = &peer{link: s.link, remote: from.String(), closing: &s.l.closing, asks: s.l.asks, decoding: s.l.decoding}
+	s.peer = &peer{link: s.link, remote: from.String(), closing: &s.l.closing, asks: s.l.asks, reading: s.l.bodies.reading}
 	return nil
 }
 
@@ -391,7 +413,7 @@ func (s *session[S]) request(f *Frame, taken *lease) bool {
 		s.pull(row, f)
 		return true
 	}
-	f.decoding = s.l.decoding
+	f.bodies = s.l.bodies
 	// What a client has asked for before it went is done: unlike a pull it is not
 	// only for the client. An official Go client marks nothing as oneway, waits for
 	// no answer to a commit, and closes the connection right behind its last ones.
@@ -565,7 +587,7 @@ type peer struct {
 	closing  *atomic.Bool
 	language atomic.Int32 // of the client's last request
 
-	asks, decoding chan struct{} // the listener's
+	asks, reading chan struct{} // the listener's
 }
 
 var _ protocol.Peer = (*peer)(nil)
@@ -620,8 +642,8 @@ func askPeer[Q, R any](p *peer, ctx context.Context, cmd *command[protocol.Peer,
 		var got *Frame
 		if got, err = await(ctx, p.link, answer); err == nil {
 			if len(got.Body) > smallFrame {
-				p.decoding <- struct{}{} // whoever has a place is at work and waits for nothing
-				defer func() { <-p.decoding }()
+				p.reading <- struct{}{} // whoever has a place is at work and waits for nothing
+				defer func() { <-p.reading }()
 			}
 			r, err := cmd.read(got)
 			var e *protocol.Error
