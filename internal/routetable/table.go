@@ -18,6 +18,9 @@ const DefaultTimeout = 120 * time.Second
 // Table is the state of one name server. Safe for concurrent use; no method
 // blocks. What methods return is a copy that belongs to the caller.
 type Table struct {
+	routes sync.Map // topic -> []protocol.QueueData, never changed; what Route reads, written under mu
+	groups sync.Map // broker name -> *shown; the same
+
 	mu       sync.RWMutex                             // guards everything below
 	topics   map[string]map[string]protocol.QueueData // topic -> broker name -> share; no empty inner maps
 	brokers  map[string]*group                        // broker name -> group
@@ -131,6 +134,7 @@ func (t *Table) Register(now time.Time, conn uint64, r *protocol.RegisterBrokerR
 	if err := t.roomLocked(at, r); err != nil {
 		return nil, Change{}, err
 	}
+	defer t.showGroupLocked(r.BrokerName) // whatever becomes of it
 
 	names := t.clusters[r.Cluster]
 	if names == nil {
@@ -199,6 +203,8 @@ func (t *Table) Register(now time.Time, conn uint64, r *protocol.RegisterBrokerR
 	}
 	if len(changed) > 0 {
 		c.Topics = slices.Sorted(maps.Keys(changed))
+		t.showGroupLocked(r.BrokerName) // before its topics lead to it
+		t.showLocked(c.Topics...)
 	}
 
 	timeout := r.HeartbeatTimeout
@@ -322,6 +328,7 @@ func (t *Table) removeLocked(at place, name string, id int64) (topics []string, 
 	if g == nil || g.addrs[id] != at.addr {
 		return nil, nil, false
 	}
+	defer t.showGroupLocked(name)
 	topics = t.topicsOfLocked(name)
 	delete(g.addrs, id)
 	if len(g.addrs) > 0 {
@@ -340,12 +347,14 @@ func (t *Table) removeLocked(at place, name string, id int64) (topics []string, 
 			delete(t.topics, topic)
 		}
 	}
+	t.showLocked(topics...)
 	return topics, nil, true
 }
 
 // forgetLocked forgets a group.
 func (t *Table) forgetLocked(name string) {
 	delete(t.brokers, name)
+	t.groups.Delete(name)
 	for cluster, names := range t.clusters {
 		delete(names, name)
 		if len(names) == 0 {
@@ -426,39 +435,6 @@ func (t *Table) drop(gone func(*entry) bool) []Expired {
 		return cmp.Or(cmp.Compare(a.BrokerName, b.BrokerName), cmp.Compare(a.ID, b.ID))
 	})
 	return dropped
-}
-
-// Route returns where a topic lies: its shares, and the groups that still have
-// members. It reports false when either is missing, which clients see as
-// TopicNotExist. Java: RouteInfoManager.pickupTopicRouteData.
-func (t *Table) Route(topic string) (protocol.TopicRoute, bool) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	shares := t.topics[topic]
-	route := protocol.TopicRoute{
-		Queues:  make([]protocol.QueueData, 0, len(shares)),
-		Brokers: make([]protocol.BrokerData, 0, len(shares)),
-	}
-	for _, name := range slices.Sorted(maps.Keys(shares)) {
-		route.Queues = append(route.Queues, shares[name])
-		g := t.brokers[name]
-		if g == nil || len(g.addrs) == 0 {
-			continue
-		}
-		route.Brokers = append(route.Brokers, g.data(name))
-		for _, addr := range g.addrs {
-			if filters := t.filters[place{g.cluster, addr}]; len(filters) > 0 {
-				if route.FilterServers == nil {
-					route.FilterServers = make(map[string][]string)
-				}
-				route.FilterServers[addr] = slices.Clone(filters)
-			}
-		}
-	}
-	if len(route.Queues) == 0 || len(route.Brokers) == 0 {
-		return protocol.TopicRoute{}, false
-	}
-	return route, true
 }
 
 // ClusterInfo lists all broker groups, sorted by name, one without addresses

@@ -60,6 +60,28 @@ func unregistration(r *protocol.RegisterBrokerRequest) *protocol.UnregisterBroke
 
 // checkInvariants states how the tables hang together.
 func checkInvariants(t *testing.T, table *Table) {
+	seen := 0
+	table.routes.Range(func(topic, queues any) bool {
+		seen++
+		shares := make(map[string]protocol.QueueData)
+		for _, q := range queues.([]protocol.QueueData) {
+			shares[q.BrokerName] = q
+		}
+		require.Equal(t, table.topics[topic.(string)], shares, topic)
+		return true
+	})
+	require.Len(t, table.topics, seen, "look-ups see every topic")
+	for name, g := range table.brokers {
+		v, ok := table.groups.Load(name)
+		require.Equal(t, len(g.addrs) > 0, ok, name)
+		if ok {
+			require.Equal(t, g.data(name), v.(*shown).data)
+		}
+	}
+	table.groups.Range(func(name, _ any) bool {
+		require.Contains(t, table.brokers, name)
+		return true
+	})
 	t.Helper()
 	all := 0
 	for name, shares := range table.topics {

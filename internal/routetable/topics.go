@@ -108,6 +108,7 @@ func (t *Table) RegisterTopic(name string, queues []protocol.QueueData) Change {
 	}
 	t.topics[name] = shares
 	t.shares += len(shares)
+	t.showLocked(name)
 	return Change{Topics: []string{name}}
 }
 
@@ -130,6 +131,7 @@ func (t *Table) DeleteTopic(name, cluster string) bool {
 		delete(t.topics, name)
 	}
 	t.shares -= before - len(shares)
+	t.showLocked(name)
 	return len(shares) != before
 }
 
@@ -164,6 +166,7 @@ func (t *Table) permit(brokerName string, perm func(protocol.Perm) protocol.Perm
 		}
 	}
 	slices.Sort(c.Topics)
+	t.showLocked(c.Topics...)
 	return topics, c
 }
 
