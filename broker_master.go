@@ -188,8 +188,14 @@ func (r *brokerRun) slaveStatus() (confirmed int64, list []SlaveStatus) {
 	}
 	st := m.slaves.Status()
 	for _, s := range st.Slaves {
+		lag := s.Lag
+		if s.LagRecords > 0 {
+			if at, ok := r.store().LoggedAt(s.Lacks); ok {
+				lag = max(0, time.Since(at))
+			}
+		}
 		list = append(list, SlaveStatus{
-			ID: s.ID, Addr: s.Addr, Acked: s.Acked, LagMessages: s.LagRecords, LagBytes: s.LagBytes, Lag: s.Lag, InSync: s.InSync,
+			ID: s.ID, Connected: s.Connected, Addr: s.Addr, Acked: s.Acked, LagMessages: s.LagRecords, LagBytes: s.LagBytes, Lag: lag, InSync: s.InSync,
 		})
 	}
 	return st.Confirmed, list

@@ -36,7 +36,7 @@ func TestTheMasterKnowsHowFarBehindItsSlavesAre(t *testing.T) {
 		assert.InDelta(t, 5*150, one.LagBytes, 5*60, "about")
 		assert.Equal(t, 2*time.Second, one.Lag)
 		assert.True(t, one.InSync)
-		assert.Equal(t, pocketmq.SlaveStatus{ID: 2, Addr: two.Addr, Acked: 15, InSync: true}, two)
+		assert.Equal(t, pocketmq.SlaveStatus{ID: 2, Connected: true, Addr: two.Addr, Acked: 15, InSync: true}, two)
 
 		time.Sleep(13 * time.Second)
 		one, _ = slaves()
@@ -48,7 +48,7 @@ func TestTheMasterKnowsHowFarBehindItsSlavesAre(t *testing.T) {
 		links(t, c).HealAll()
 		time.Sleep(30 * time.Second)
 		one, _ = slaves()
-		assert.Equal(t, pocketmq.SlaveStatus{ID: 1, Addr: one.Addr, Acked: 15, InSync: true}, one)
+		assert.Equal(t, pocketmq.SlaveStatus{ID: 1, Connected: true, Addr: one.Addr, Acked: 15, InSync: true}, one)
 	})
 }
 
@@ -351,4 +351,41 @@ func TestASlaveHasTheEpochOfItsMaster(t *testing.T) {
 			require.NoError(t, c.Close())
 		}
 	})
+}
+
+func TestASlaveThatIsGoneStaysKnownWithTheAgeOfWhatItLacks(t *testing.T) {
+	for name, cfg := range map[string]pocketmq.BrokerConfig{
+		"without failover": {}, "with failover": {Failover: true, Replication: pocketmq.SyncReplication},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := run(t, pocketmq.ClusterConfig{Groups: pair(1, cfg), Topics: map[string]int{"T": 1}})
+				p := producer(t, c, pocketmq.ProducerConfig{})
+				replicated(t, p, 0, 3)
+				synctest.Wait()
+				slave := func() pocketmq.SlaveStatus {
+					st := c.Broker("broker-a", 0).Status()
+					require.Len(t, st.Slaves, 1)
+					return st.Slaves[0]
+				}
+				require.NoError(t, c.Kill("broker-a", 1))
+				time.Sleep(time.Hour)
+				s := slave()
+				assert.False(t, s.Connected)
+				assert.Equal(t, int64(3), s.Acked)
+				assert.Zero(t, s.Lag, "it has all")
+				assert.Equal(t, cfg.Failover, s.InSync, "no smaller set would be enough for answers")
+				_, err := p.Send(t.Context(), &pocketmq.Message{Topic: "T", Body: []byte("x"), NoWait: true})
+				require.NoError(t, err)
+				assert.Zero(t, slave().Lag)
+				assert.Equal(t, int64(1), slave().LagMessages)
+				time.Sleep(time.Minute)
+				assert.Equal(t, time.Minute, slave().Lag)
+				require.NoError(t, c.Restart(t.Context(), "broker-a", 1))
+				time.Sleep(10 * time.Second)
+				s = slave()
+				assert.Equal(t, pocketmq.SlaveStatus{ID: 1, Connected: true, Addr: s.Addr, Acked: 4, InSync: true}, s)
+			})
+		})
+	}
 }

@@ -27,8 +27,8 @@ type BrokerStatus struct {
 	// Positions count the records of the commit log from 1; each is the last
 	// one that is kept, written, synced, dispatched to its queue (0 = none).
 	MinPosition, WrittenPosition, SyncedPosition, DispatchedPosition int64
-	ConfirmedPosition                                                int64         // of a master with slaves: all that are in sync have it; of a slave: what its master said of that
-	Slaves                                                           []SlaveStatus // of a master: those that are connected, or in sync, by id
+	ConfirmedPosition                                                int64         // of a master with slaves: all that are in sync have it, the master alone when no slave is; of a slave: what its master said of that
+	Slaves                                                           []SlaveStatus // of a master: those that it has known since it became master, by id; see SlaveStatus
 	Master                                                           MasterStatus  // of a slave
 	Cut                                                              int           // records cut from a torn end at the last open
 	HeldPulls, Connections                                           int
@@ -37,17 +37,24 @@ type BrokerStatus struct {
 	Damage                                                           error   // the first damage that a read has met since Start; sends go on. See DamageFound
 }
 
-// SlaveStatus is how far a slave is, as its master sees it. Java:
-// HAConnectionRuntimeInfo.
+// SlaveStatus is how far a slave is, as its master sees it: one that is gone stays, for as
+// long as the master is master, with what it had; of those that are neither connected nor
+// in sync the last 64. Java: HAConnectionRuntimeInfo.
 type SlaveStatus struct {
-	ID    int64
-	Addr  string // of its end of the link; "" when it is not connected
-	Acked int64  // the last position that it has acknowledged
-	// What it lacks: LagBytes is an estimate, Lag for how long it has not had
-	// everything, 0 when it has.
+	ID        int64
+	Connected bool
+	Addr      string // of its end of the link; "" when it is not connected
+	Acked     int64  // the last position that it has acknowledged on its last link; 0 before the first
+	// What it lacks: LagBytes is an estimate, Lag the age of the oldest message that it
+	// is not known to have, 0 when it has all.
 	LagMessages, LagBytes int64
 	Lag                   time.Duration
-	InSync                bool // it counts as in sync: no more than 15 s behind
+	// InSync: answers rest on it. Without failover it is connected and has lacked
+	// something for 15 s at most, measured from when it had last acknowledged all, so
+	// that a slow link counts, too. With failover that is what the controller has
+	// stored: one that is gone stays in it for LeaseExpire, and for longer when the set
+	// would get smaller than MinInSyncReplicas.
+	InSync bool
 }
 
 // MasterStatus is the link of a slave to its master, as the slave sees it.

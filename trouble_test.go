@@ -315,7 +315,8 @@ func TestTroubleSlavesAreMissing(t *testing.T) {
 		x.mu.Unlock()
 		x.quoted(`level=WARN msg="does not follow the master" node=broker-a/1`)
 		master := c.Broker("broker-a", 0).Status()
-		assert.Empty(t, master.Slaves)
+		require.Len(t, master.Slaves, 1)
+		assert.False(t, master.Slaves[0].Connected)
 		behind := c.Broker("broker-a", 1).Status().Master.Err
 		assert.Error(t, behind)
 		links(t, c).HealAll()

@@ -158,6 +158,7 @@ type slave struct {
 	id, incarnation int64
 	conn            ConnID // 0: none now
 	since           time.Time
+	kept            int64 // of its log, when it connected
 	sent, acked     int64
 	// mark is an end that the log had at a time: who acknowledges it had everything
 	// then.
@@ -178,10 +179,14 @@ type SlaveState struct {
 	ID, Incarnation int64
 	Connected       bool
 	Since           time.Time // of the connection; or without one, since when it has been away
-	Sent, Acked     int64     // positions; 0 before the first ack of a connection
+	Sent, Acked     int64     // positions; Acked is 0 before the first ack of a connection
+	Kept            int64     // what it kept of its log when it connected
 	CaughtUp        time.Time // when it last had everything
 	InSync          bool      // a member of the stored set
 }
+
+// maxKnown is how many slaves are remembered that are neither connected nor count.
+const maxKnown = 64
 
 // NewInSync begins an epoch, or the life of a master without failover.
 func NewInSync(now time.Time, cfg InSyncConfig) *InSync {
@@ -217,6 +222,7 @@ func (s *InSync) Connect(now time.Time, id, incarnation, keep int64) (ConnID, er
 		f = &slave{id: id}
 		s.slaves = slices.Insert(s.slaves, 0, f)
 		slices.SortStableFunc(s.slaves, func(a, b *slave) int { return cmp.Compare(a.id, b.id) })
+		s.forget(f)
 	}
 	s.conns++
 	gone := f.goneAt
@@ -226,7 +232,7 @@ func (s *InSync) Connect(now time.Time, id, incarnation, keep int64) (ConnID, er
 	// Of a former connection nothing counts: the slave may have lost since what it
 	// acknowledged there.
 	*f = slave{
-		id: id, incarnation: incarnation, conn: s.conns, since: now, sent: keep,
+		id: id, incarnation: incarnation, conn: s.conns, since: now, sent: keep, kept: keep,
 		mark: s.end, markAt: now, caughtUp: f.caughtUp, goneAt: gone,
 	}
 	if f.caughtUp.IsZero() {
@@ -478,21 +484,37 @@ func (s *InSync) Answerable() int64 {
 	return acked[need-1]
 }
 
-// Slaves is what is known of each slave that is connected, or in the set, by id.
+// forget drops the slave that has been away for longest, when too many have; not one that
+// counts, or has just come.
+func (s *InSync) forget(fresh *slave) {
+	gone, at := 0, -1
+	for i, f := range s.slaves {
+		if f == fresh || f.conn != 0 || slices.Contains(s.required, f.id) {
+			continue
+		}
+		gone++
+		if at < 0 || f.goneAt.Before(s.slaves[at].goneAt) {
+			at = i
+		}
+	}
+	if gone > maxKnown {
+		s.slaves = slices.Delete(s.slaves, at, at+1)
+	}
+}
+
+// Slaves is what is known of each slave that is, or was, connected, or is in the set, by
+// id. Of those that are neither, the last 64.
 func (s *InSync) Slaves() []SlaveState {
 	out := make([]SlaveState, 0, len(s.slaves))
 	for _, f := range s.slaves {
 		in := has(s.set, f.id)
-		if f.conn == 0 && !in {
-			continue
-		}
 		since := f.since
 		if f.conn == 0 {
 			since = f.goneAt
 		}
 		out = append(out, SlaveState{
 			ID: f.id, Incarnation: f.incarnation, Connected: f.conn != 0, Since: since,
-			Sent: f.sent, Acked: f.acked, CaughtUp: f.caughtUp, InSync: in,
+			Sent: f.sent, Acked: f.acked, Kept: f.kept, CaughtUp: f.caughtUp, InSync: in,
 		})
 	}
 	return out

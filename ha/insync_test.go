@@ -273,3 +273,15 @@ func TestAnAnswerRestsOnWhatTheModeSays(t *testing.T) {
 		assert.Equal(t, c.want, s.Answerable(), name)
 	}
 }
+
+func TestSlavesThatAreGoneAreRememberedUpToABound(t *testing.T) {
+	s := NewInSync(start, controlled(Member{1, 101}, Member{2, 102}))
+	for i := range int64(3 * maxKnown) {
+		conn := connect(t, s, after(time.Duration(i)*time.Second), 10+i, 10)
+		s.Disconnect(after(time.Duration(i)*time.Second), conn)
+	}
+	known := s.Slaves()
+	require.Len(t, known, 1+maxKnown+1, "the member of the set, those that were gone when the last one came, and that one")
+	assert.Equal(t, int64(2), known[0].ID, "a member counts, however long it has been away")
+	assert.Equal(t, int64(10+3*maxKnown-1), known[len(known)-1].ID)
+}

@@ -386,7 +386,7 @@ func TestStatusTellsHowFarEachSlaveIs(t *testing.T) {
 		require.Len(t, st.Slaves, 1)
 		assert.Equal(t, SlaveStatus{
 			ID: 3, Incarnation: 103, Addr: "slave:1", Connected: true, Since: since,
-			Sent: 13, Acked: 10, LagRecords: 4, LagBytes: 400, Lag: 4 * time.Second, InSync: true,
+			Sent: 13, Acked: 10, Lacks: 11, LagRecords: 4, LagBytes: 400, Lag: 4 * time.Second, InSync: true,
 			SentRecords: 12, SentBytes: st.Slaves[0].SentBytes, BytesPerSecond: st.Slaves[0].BytesPerSecond,
 		}, st.Slaves[0])
 		assert.Greater(t, st.Slaves[0].SentBytes, int64(200))

@@ -12,7 +12,8 @@ type SlavesStatus struct {
 	Slaves    []SlaveStatus
 }
 
-// SlaveStatus is how far one slave is: one that is connected, or in the in-sync set.
+// SlaveStatus is how far one slave is: one that is or was connected, or is in the in-sync
+// set.
 // Java: HAConnectionRuntimeInfo.
 type SlaveStatus struct {
 	ID, Incarnation int64
@@ -20,9 +21,11 @@ type SlaveStatus struct {
 	Connected       bool
 	Since           time.Time // of the connection, or of its end
 	Sent, Acked     int64     // positions
-	LagRecords      int64     // that it has not acknowledged
+	Lacks           int64     // the first position that it is not known to have
+	LagRecords      int64     // from there on
 	LagBytes        int64     // about
-	// Lag is for how long it has not had everything; 0: it has.
+	// Lag is for how long it has not had everything, at most: what MaxLag is compared
+	// with. 0: it has.
 	Lag    time.Duration
 	InSync bool // a member of the stored set
 
@@ -45,10 +48,11 @@ func (s *Slaves) Status() SlavesStatus {
 	for _, f := range states {
 		one := SlaveStatus{
 			ID: f.ID, Incarnation: f.Incarnation, Connected: f.Connected, Since: f.Since,
-			Sent: f.Sent, Acked: f.Acked, InSync: f.InSync, LagRecords: st.End - f.Acked,
+			Sent: f.Sent, Acked: f.Acked, InSync: f.InSync, Lacks: max(f.Acked, f.Kept) + 1,
 		}
+		one.LagRecords = st.End - one.Lacks + 1
 		if one.LagRecords > 0 {
-			one.LagBytes = s.cfg.Log.BytesBetween(f.Acked, st.End)
+			one.LagBytes = s.cfg.Log.BytesBetween(one.Lacks-1, st.End)
 			one.Lag = max(0, now.Sub(f.CaughtUp))
 		}
 		for _, p := range senders {

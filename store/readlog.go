@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"time"
 
 	"github.com/tidwall/wal"
 )
@@ -37,6 +38,18 @@ func (s *Store) ReadLog(from int64, maxBytes int) (LogBatch, error) {
 		return LogBatch{}, s.recordError(from, err)
 	}
 	return b, nil
+}
+
+// LoggedAt is when the entry at a position was stored, whether it is confirmed or not; when
+// it is not there any more, the oldest one behind it. False: it is not known. It may block
+// for reads from disk. Safe for concurrent use.
+func (s *Store) LoggedAt(position int64) (time.Time, bool) {
+	b, err := s.ReadLog(max(position, s.log.min()), 1)
+	if err != nil || len(b.Records) == 0 {
+		return time.Time{}, false
+	}
+	millis, err := storeTimeOfEntry(b.Records[0])
+	return time.UnixMilli(millis), err == nil
 }
 
 func (c *commitLog) readFrom(from int64, maxBytes int) (LogBatch, error) {
