@@ -70,15 +70,18 @@ type BrokerConfig struct {
 	// Failover lets the members of the group elect their master: when one is lost,
 	// another that has all that was acknowledged takes its place, and the lost one
 	// comes back as a slave. It needs a Cluster, whose controller sees to it, and
-	// slaves. See docs/replication.md (enableControllerMode).
+	// slaves. A folder that was used without it goes on with it: the broker with id 0 is
+	// elected first, unless it lacks what another one has, which is an error of
+	// StartCluster. It is not turned off again. See docs/replication.md
+	// (enableControllerMode).
 	Failover bool
 	// ElectUncleanMaster, with Failover, lets StartCluster and Cluster.AddGroup elect the
-	// member with the longest log when each one that may have everything has lost power
-	// since it acknowledged messages that may not have been synced: all that is left is
-	// kept, some of what was acknowledged may be gone, and the event UncleanElection and
-	// an ERROR in the log tell of it. Without it they return an error in that case, which
-	// names the members. With SyncFlush it does not come to that
-	// (enableElectUncleanMaster).
+	// member with the longest log when the rules let nobody be: each one that may have
+	// everything has lost power since it acknowledged messages that may not have been
+	// synced; the state of the controller is lost; or Failover is new, and the first master
+	// lacks what another one has. Some of what was acknowledged may be gone then, and the
+	// event UncleanElection and an ERROR in the log tell of it. Without it they return an
+	// error, which names the members. (enableElectUncleanMaster).
 	ElectUncleanMaster bool
 	// InSyncReplicas is how many members, the master counted, have to have a message
 	// before it is acknowledged, with SyncReplication [2] (inSyncReplicas). It is at most
@@ -342,10 +345,20 @@ func (b *Broker) open(ctx context.Context) (err error) {
 
 	_, serr := os.Stat(filepath.Join(b.cfg.Dir, "commitlog"))
 	fresh := os.IsNotExist(serr)
-	if err = r.openStore(); err != nil {
+	replica, rerr := b.openReplica()
+	if rerr == nil {
+		if err = replica.mayBegin(b.cfg.Failover); err != nil { // before the store dispatches what is not confirmed
+			return fmt.Errorf("%s: %w", b.node, err)
+		}
+	}
+	r.replica = replica
+	if err = r.openStore(); err != nil { // it says more of what is wrong with the folder
 		return err
 	}
 	u.add(func() { _ = r.store().Kill() }) // a start that failed says nothing more to the folder
+	if rerr != nil {
+		return rerr
+	}
 
 	config := func(name string) string { return filepath.Join(b.cfg.Dir, "config", name) }
 	if r.topics, err = topics.Open(time.Now(), topics.Options{
@@ -361,9 +374,6 @@ func (b *Broker) open(ctx context.Context) (err error) {
 		return err
 	}
 	if r.settings, err = groups.OpenSettings(groups.SettingsOptions{File: config("subscriptionGroup.json"), NoSync: b.throwaway, Space: b.wire.disk.Space, Logger: b.log}); err != nil {
-		return err
-	}
-	if r.replica, err = b.openReplica(); err != nil {
 		return err
 	}
 	if r.progress, err = delay.OpenProgress(config("delayOffset.json"), b.throwaway, b.log); err != nil {

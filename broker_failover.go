@@ -29,7 +29,7 @@ func (r *brokerRun) takePart(fresh bool) error {
 	}
 	r.standing.Store(&standing{role: RoleSlave, epoch: lastEpoch, id: -1, fenced: true})
 	r.elections = ha.NewParticipant(ha.ParticipantConfig{
-		Replica: ha.ReplicaConfig{ID: r.cfg.ID, Addr: r.haAddr(), Lease: r.cfg.Timings.LeaseExpire, Renew: r.cfg.Timings.LeaseRenew},
+		Replica: ha.ReplicaConfig{ID: r.cfg.ID, Addr: r.haAddr(), Lease: r.cfg.Timings.LeaseExpire, Renew: r.cfg.Timings.LeaseRenew, Unelected: ownPromises{r.replica}.Highest()},
 		State:   life, LastEpoch: lastEpoch, End: end, Duties: elector{r},
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			return r.cfg.Transport.DialStream(ctx, protocol.Dial{Node: r.node, Addr: r.wire.controller()})
@@ -266,6 +266,7 @@ func (r *brokerRun) prepare(ctx context.Context, step ha.Do, epoch int64) error 
 // serve begins the duty of a master, which the controller has stored.
 func (r *brokerRun) serve(epoch int64, set []ha.Member, setEpoch int64) error {
 	// All that it holds is the group's log from here on.
+	r.replica.led()
 	st := r.store()
 	if err := st.SetConfirmed(st.Positions().Written); err != nil {
 		return err

@@ -67,12 +67,19 @@ func (l replicaLog) Confirmed() int64 {
 }
 
 // neverCut tells what this life of a member that elects knows not to be cut: what was
-// dispatched, and could be read. nil without elections.
+// dispatched, and could be read. What was dispatched without elections is not that. nil
+// without elections.
 func (r *brokerRun) neverCut() func() int64 {
 	if !r.cfg.Failover {
 		return nil
 	}
-	return func() int64 { return r.store().Positions().Dispatched }
+	return func() int64 {
+		at := r.store().Positions().Dispatched
+		if at <= r.replica.unled.Load() {
+			return 0
+		}
+		return at
+	}
 }
 
 // giveUp forgets, with failover, what was confirmed behind a position.
@@ -93,6 +100,7 @@ func (l replicaLog) Append(ctx context.Context, b ha.Batch) error {
 // Confirm implements ha.SlaveLog.
 func (l replicaLog) Confirm(position int64) error {
 	if l.r.cfg.Failover {
+		l.r.replica.led()
 		err := l.r.store().SetConfirmed(position)
 		l.r.noteMoved()
 		return err

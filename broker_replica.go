@@ -17,6 +17,7 @@ import (
 type replica struct {
 	file      *statefile.File
 	confirmed atomic.Int64 // what must not be cut off its log; with failover, what former lives knew of that, or more
+	unled     atomic.Int64 // see replicaState
 
 	mu    sync.Mutex // guards the rest; one save at a time, held over its file calls
 	saved replicaState
@@ -29,6 +30,10 @@ type replicaState struct {
 	Epoch int64 `json:"epoch,omitempty"`
 	// Confirmed is a position up to which the log must not be cut.
 	Confirmed int64 `json:"confirmed,omitempty"`
+
+	// Unled is where the log ended when the broker began to take part in elections, until
+	// it follows somebody, or is, who was elected. What was dispatched before may be cut.
+	Unled int64 `json:"unled,omitempty"`
 
 	Failover *ha.ReplicaState `json:"failover,omitempty"` // nil without
 	// Boot names the time since the machine began to run. After another one, what was
@@ -56,6 +61,7 @@ func (b *Broker) openReplica() (*replica, error) {
 		}
 	}
 	r.confirmed.Store(r.saved.Confirmed)
+	r.unled.Store(r.saved.Unled)
 	return r, nil
 }
 
@@ -69,10 +75,28 @@ func (r *replica) nextLife(synced, fresh bool, end int64) (ha.ReplicaState, erro
 	kept := r.saved.Closed || r.saved.Synced || boot != "" && r.saved.Boot == boot
 	life := ha.NextLife(r.saved.Failover, newIncarnation(), kept && !fresh)
 	s := r.saved
+	if s.Failover == nil || s.Failover.Seen == 0 {
+		s.Unled = end
+	}
 	s.Failover, s.Boot, s.Closed, s.Synced = &life, boot, false, synced
-	s.Confirmed = min(s.Confirmed, end)
+	s.Confirmed, s.Unled = min(s.Confirmed, end), min(s.Unled, end)
 	r.confirmed.Store(s.Confirmed)
+	r.unled.Store(s.Unled)
 	return life, r.saveLocked(s)
+}
+
+// led ends the time before elections: the log is that of one who was elected.
+func (r *replica) led() { r.unled.Store(0) }
+
+// mayBegin refuses a life without elections after one with them: there the broker with id
+// 0 is the master, whatever it lacks, and what it lacks is cut off the others.
+func (r *replica) mayBegin(elects bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f := r.saved.Failover; !elects && f != nil && f.Seen > 0 {
+		return fmt.Errorf("cannot start without Failover: its group has elected masters, up to epoch %d, and without elections broker 0 would be the master, whatever it lacks of what was acknowledged: set BrokerConfig.Failover (pocketmq serve -failover) again, or begin with an empty folder: %w", f.Seen, ErrNotMaster)
+	}
+	return nil
 }
 
 // newIncarnation names a life of a replica: nobody else has the same.
@@ -128,11 +152,12 @@ func (r *replica) persist(more func() int64) error {
 	if more != nil {
 		raise(&r.confirmed, more())
 	}
-	if r.confirmed.Load() == r.saved.Confirmed {
+	confirmed, unled := r.confirmed.Load(), r.unled.Load()
+	if confirmed == r.saved.Confirmed && unled == r.saved.Unled {
 		return nil
 	}
 	s := r.saved
-	s.Confirmed = r.confirmed.Load()
+	s.Confirmed, s.Unled = confirmed, unled
 	return r.saveLocked(s)
 }
 

@@ -3,8 +3,11 @@ package pocketmq
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -29,6 +32,7 @@ type controller struct {
 	config    ha.ControllerConfig
 	path      string // of the file
 	file      *statefile.File
+	throwaway bool
 	events    *emitter
 	watch     *groupWatch
 	log       *slog.Logger
@@ -49,9 +53,13 @@ type controllerRun struct {
 
 func (c *Cluster) newController(g BrokerGroup, t Timings) *controller {
 	path := filepath.Join(c.dir, controllerFolder, g.Name+".json")
+	config := ha.ControllerConfig{Lease: t.LeaseExpire, Renew: t.LeaseRenew, First: protocol.MasterID}
+	for id := range int64(1 + g.Slaves) {
+		config.Members = append(config.Members, id)
+	}
 	return &controller{
-		group: g.Name, transport: c.transport, config: ha.ControllerConfig{Lease: t.LeaseExpire, Renew: t.LeaseRenew, First: protocol.MasterID},
-		file: statefile.New(path, c.throwaway), path: path,
+		group: g.Name, transport: c.transport, config: config,
+		file: statefile.New(path, c.throwaway), path: path, throwaway: c.throwaway,
 		events: c.wire.events, watch: c.wire.watch, log: c.log.With("node", controllerNode(g.Name)),
 	}
 }
@@ -130,7 +138,9 @@ func (c *controller) happened(e ha.ControllerEvent) {
 	}
 	c.losses = len(e.State.Losses)
 	if e.Lost > 0 {
-		c.log.Error("a broker knows of a later epoch than the controller, whose state was lost: an operator has to choose the master", "epoch", e.Lost)
+		if e.Stuck != "" {
+			c.log.Error("nobody is elected before an operator chooses the master (Cluster.ElectUnclean): a broker knows of epochs or messages of which the controller or the first master does not", "epoch", e.Lost, "why", e.Stuck)
+		}
 		return
 	}
 	s := e.State
@@ -149,17 +159,44 @@ var _ ha.ControllerStore = controllerStore{}
 // controller: what it has promised since would be forgotten.
 func (s controllerStore) Load() (*ha.ControllerState, error) {
 	data, found, err := s.file.Load()
+	if errors.Is(err, statefile.ErrDamaged) {
+		return nil, fmt.Errorf("%w: %w; without one, %s", ha.ErrBadState, err, startsWithoutState)
+	}
 	if err != nil || !found {
 		return nil, err
 	}
 	if s.file.Damaged() != nil {
-		return nil, fmt.Errorf("%w: %s is missing or damaged, and the version before it, beside it with .bak, is not used: what was promised since would be forgotten; put the newest copy of the file back", ha.ErrBadState, s.path)
+		return nil, fmt.Errorf("%w: %s is missing or damaged, and the version before it, beside it with .bak, is not used: what was promised since would be forgotten; put the newest copy of the file back; without one, %s", ha.ErrBadState, s.path, startsWithoutState)
 	}
 	state := new(ha.ControllerState)
 	if err := json.Unmarshal(data, state); err != nil {
 		return nil, fmt.Errorf("%w: %w", ha.ErrBadState, err)
 	}
 	return state, nil
+}
+
+// startsWithoutState is the remedy when the state of a controller is lost.
+const startsWithoutState = "BrokerConfig.ElectUncleanMaster (pocketmq serve -elect-unclean) elects the member with the longest log, under an epoch that none of them has promised"
+
+// setAside takes files that hold no state out of the way, so that the controller begins
+// without one. The next life of it may need neither; somebody may want to look at them.
+func (c *controller) setAside() error {
+	_, err := controllerStore{c.file, c.path}.Load()
+	if !errors.Is(err, ha.ErrBadState) {
+		return nil // it is good, or absent, or start says what is wrong
+	}
+	for _, path := range []string{c.path, c.path + ".bak"} {
+		to := path + ".damaged"
+		switch err := os.Rename(path, to); {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return fmt.Errorf("controller of %s: %w", c.group, err)
+		default:
+			c.log.Error("the controller begins without a state, which is damaged", "file", path, "kept", to)
+		}
+	}
+	c.file = statefile.New(c.path, c.throwaway)
+	return nil
 }
 
 // Save implements ha.ControllerStore.
@@ -184,6 +221,11 @@ func (c *Cluster) startController(ctx context.Context, g BrokerGroup) error {
 		return nil
 	}
 	ctl := c.newController(g, g.Config.Timings.over(c.cfg.Timings))
+	if g.Config.ElectUncleanMaster {
+		if err := ctl.setAside(); err != nil {
+			return err
+		}
+	}
 	if err := ctl.start(ctx); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/pocketmq/pocketmq/ha"
+	"github.com/pocketmq/pocketmq/protocol"
 )
 
 // Elect makes a member the master of its group, if the rules allow it: it has to be one
@@ -30,7 +31,8 @@ func (c *Cluster) Elect(ctx context.Context, group string, id int64) error {
 // ElectUnclean makes a member the master of its group although messages that were
 // acknowledged may be lost by it: for when those who have them will not come back. One
 // that has them all is elected as by Elect. Otherwise the event UncleanElection and an
-// error in the log tell of it once it has happened. Errors: those of Elect; after one,
+// error in the log tell of it once it has happened. When the controller has come back
+// without its state, all members have to be connected to it. Errors: those of Elect; after one,
 // that of ctx too, nothing of the order is in force. Java: enableElectUncleanMaster.
 func (c *Cluster) ElectUnclean(ctx context.Context, group string, id int64) error {
 	if err := c.life.use(); err != nil {
@@ -78,6 +80,8 @@ func cannotElect(group string, id int64, err error) error {
 		return fmt.Errorf("the controller of %s is not running: %w", group, ErrUnreachable)
 	case !errors.As(err, &why):
 		return err
+	case why.Why == ha.RefusedEarly:
+		return fmt.Errorf("broker %s %s: are all of them running, and not cut off? %w", nodeName(group, id), why.Why.Reason(), ErrUnreachable)
 	case why.Why == ha.RefusedAbsent:
 		return fmt.Errorf("broker %s %s: is it running, and not cut off? %w", nodeName(group, id), why.Why.Reason(), ErrUnreachable)
 	}
@@ -131,12 +135,12 @@ func (c *Cluster) awaitGroup(ctx context.Context, g BrokerGroup) error {
 		if serves() {
 			return true
 		}
-		if why = c.stateLost(g.Name); why != nil {
-			return true
+		nobody, known := c.nobodyCan(g.Name), true
+		if nobody == nil {
+			nobody, known = c.nobodyIsClean(g.Name), c.allRegistered(g.Name)
 		}
-		nobody := c.nobodyIsClean(g.Name)
 		if g.Config.ElectUncleanMaster {
-			order = nobody != nil && c.allRegistered(g.Name)
+			order = nobody != nil && known
 			return order
 		}
 		why = nobody
@@ -179,21 +183,25 @@ func (c *Cluster) serves(group string) (master bool) {
 	return master
 }
 
-// stateLost says that the controller of a group knows nothing of epochs that a member
-// has: nobody is elected before somebody decides. nil: it is not so.
-func (c *Cluster) stateLost(group string) error {
+// nobodyCan says why an operator has to decide before the controller of a group elects at
+// all: its state is lost, or was never made and the first master has not everything. nil:
+// it is not so, or not known before all members have registered.
+func (c *Cluster) nobodyCan(group string) error {
 	ctl := c.controllerOf(group)
 	server := ctl.server()
-	if server == nil || server.State().Epoch > 0 {
+	if server == nil || server.Stuck() == "" {
 		return nil
 	}
-	for r := range c.runsOf(group) {
-		if epoch := r.lastEpoch(); epoch > 0 {
-			return fmt.Errorf("nobody of %s can be elected: the log of %s has epoch %d, of which the controller knows nothing: put its file %s back; a folder that was replicated without Failover cannot go on with it, so begin with an empty one: %w",
-				group, r.node, epoch, ctl.path, ErrNotMaster)
-		}
+	best := c.longestLog(group)
+	epoch, end := c.Broker(group, best).run.Load().report()
+	if server.Stuck() == ha.RefusedBehind {
+		master := c.Broker(group, protocol.MasterID).run.Load()
+		hasEpoch, has := master.report()
+		return fmt.Errorf("nobody of %s can be elected: %s is its master until somebody was elected, but its log, at %d of epoch %d, lacks what %s has, whose log is at %d of epoch %d: its folder is gone, empty, or an older one, or its end was lost with power. Put it back; without it, %s: %w",
+			group, master.node, has, hasEpoch, nodeName(group, best), end, epoch, startsWithoutState, ErrNotMaster)
 	}
-	return nil
+	return fmt.Errorf("nobody of %s can be elected: the state of its controller is lost, or an old one: the members know of epochs of which it does not, %s has a log of epoch %d. Put the newest copy of %s back; without one, %s: %w",
+		group, nodeName(group, best), epoch, ctl.path, startsWithoutState, ErrNotMaster)
 }
 
 // nobodyIsClean says which members of a group can be elected by an operator only, when
@@ -217,7 +225,7 @@ func (c *Cluster) nobodyIsClean(group string) error {
 	if len(unclean) == 0 {
 		return nil
 	}
-	return fmt.Errorf("nobody of %s can be elected: %s may lack what was acknowledged, since power was lost, or its folder replaced, before that was synced; the others were behind, or lost theirs, too. BrokerConfig.ElectUncleanMaster (pocketmq serve -elect-unclean) elects the one with the longest log; groups that have SyncFlush from the beginning do not come to this: %w",
+	return fmt.Errorf("nobody of %s can be elected: %s may lack what was acknowledged, since power was lost, or its folder replaced, before that was synced, or the controller's state was; the others were behind, or lost theirs, too. BrokerConfig.ElectUncleanMaster (pocketmq serve -elect-unclean) elects the one with the longest log; groups that have SyncFlush from the beginning do not come to this: %w",
 		group, strings.Join(unclean, ", "), ErrNotMaster)
 }
 

@@ -100,7 +100,7 @@ func TestErrorTexts(t *testing.T) {
 	ofMemory(t, "in memory an error names the node it is about, elsewhere its address")
 	got := &errorTexts{text: make(map[string]string)}
 	for _, collect := range []func(t *testing.T, e *errorTexts){
-		configErrors, groupErrors, nameErrors, folderErrors, routeErrors, sendErrors, avoidErrors, answeredErrors, lifeErrors, clusterErrors, damageErrors, queryErrors, nameServerErrors,
+		configErrors, groupErrors, nameErrors, folderErrors, routeErrors, sendErrors, avoidErrors, answeredErrors, lifeErrors, clusterErrors, electErrors, damageErrors, queryErrors, nameServerErrors,
 	} {
 		synctest.Test(t, func(t *testing.T) { collect(t, got) })
 	}

@@ -2,8 +2,6 @@ package pocketmq_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -90,41 +88,4 @@ func TestAnotherFlushModeAfterALossOfPowerChangesNothing(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The controller knows nothing of epochs that the members have.
-func TestAGroupWithoutItsControllersStateSaysSo(t *testing.T) {
-	t.Run("its file is gone", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			cfg := pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}, Dir: t.TempDir()}
-			c := run(t, cfg)
-			inSync(t, c, 2)
-			require.NoError(t, c.Close())
-			files, err := filepath.Glob(filepath.Join(cfg.Dir, "controller", "*"))
-			require.NoError(t, err)
-			require.NotEmpty(t, files)
-			for _, file := range files {
-				require.NoError(t, os.Remove(file))
-			}
-			for _, unclean := range []bool{false, true} {
-				cfg.Groups[0].Config.ElectUncleanMaster = unclean
-				_, err = startCluster(context.Background(), t, cfg)
-				require.ErrorIs(t, err, pocketmq.ErrNotMaster)
-				assert.ErrorContains(t, err, filepath.Join("controller", "broker-a.json"))
-			}
-		})
-	})
-	t.Run("failover is new", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			cfg := pocketmq.ClusterConfig{Groups: pair(2, pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication}), Topics: map[string]int{"T": 1}, Dir: t.TempDir()}
-			c := run(t, cfg)
-			p := producer(t, c, pocketmq.ProducerConfig{})
-			replicated(t, p, 0, 5)
-			require.NoError(t, c.Close())
-			cfg.Groups[0].Config.Failover = true
-			_, err := startCluster(context.Background(), t, cfg)
-			require.ErrorIs(t, err, pocketmq.ErrNotMaster)
-			assert.ErrorContains(t, err, "begin with an empty one")
-		})
-	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -323,6 +324,14 @@ func TestTroubleSlavesAreMissing(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		_, err = p.Send(ctx, text("orders", "x"))
 		require.NoError(t, err)
+
+		cfg := ledTwice(t)
+		require.NoError(t, os.RemoveAll(filepath.Join(cfg.Dir, "controller")))
+		_, err = startCluster(ctx, t, cfg)
+		require.Error(t, err)
+		_, said, _ := strings.Cut(err.Error(), "start: ")
+		said, _, _ = strings.Cut(said, ":")
+		x.quoted(said)
 	})
 }
 

@@ -19,8 +19,14 @@ type ControllerConfig struct {
 	// Drift is how much longer the controller waits than a lease is long: more than
 	// two clocks can differ over one [Lease / 10].
 	Drift time.Duration
-	// First is the replica that becomes the first master of a group [0].
+	// First is the replica that becomes the first master of a group [0]: if the group has
+	// replicated without elections, the one that was its master.
 	First int64
+	// Members are all replicas that the group has [First]. Before the first election, and
+	// when the state is lost, all of them are waited for.
+	Members []int64
+	// Life names this life of the controller: no other one of the group has the same.
+	Life int64
 }
 
 func (c ControllerConfig) withDefaults() ControllerConfig {
@@ -32,6 +38,9 @@ func (c ControllerConfig) withDefaults() ControllerConfig {
 	}
 	if c.Drift <= 0 {
 		c.Drift = c.Lease / 10
+	}
+	if len(c.Members) == 0 {
+		c.Members = []int64{c.First}
 	}
 	return c
 }
@@ -121,7 +130,9 @@ type Controller struct {
 	unclean  bool                // even if it lacks what was answered
 	failed   map[int64]bool      // who resigned, or could not be promoted, in its present life
 	begun    time.Time
-	lost     int64 // the highest epoch above Epoch that a replica knows of; 0: none
+	lost     int64             // the highest epoch above Epoch that a replica knows of; 0: none
+	behind   bool              // lost, but nobody was ever elected: First lacks what another one has
+	roll     map[int64]Message // of a roll call: registrations that have answered it
 }
 
 // NewController begins a life of a controller; the state is what it has stored, and
@@ -132,6 +143,7 @@ func NewController(now time.Time, cfg ControllerConfig, state *ControllerState) 
 		cfg: cfg.withDefaults(), state: ControllerState{Master: NoReplica, Pending: NoReplica},
 		leaseFrom: now, since: now, begun: now, wanted: NoReplica,
 		heard: make(map[int64]time.Time), promised: make(map[int64]Message), failed: make(map[int64]bool),
+		roll: make(map[int64]Message),
 	}
 	if state != nil {
 		if err := state.check(); err != nil {
@@ -151,8 +163,8 @@ func NewController(now time.Time, cfg ControllerConfig, state *ControllerState) 
 func (c *Controller) State() ControllerState { return c.state.clone() }
 
 // Lost is the epoch that a replica knows of and the controller does not: its state was
-// lost, or is an old copy, and it does nothing until an operator designates a master.
-// 0: it is not.
+// lost, or is an old copy, or was never made and the first master lacks what another
+// replica has. It does nothing until an operator designates a master. 0: it is not so.
 func (c *Controller) Lost() int64 { return c.lost }
 
 // Step takes in a message.
@@ -170,11 +182,11 @@ func (c *Controller) Step(now time.Time, m Message) Output {
 		return out
 	}
 	// Rule 8: a replica that knows more than the controller: its state was lost.
-	if known := max(m.Seen, m.LastEpoch); known > c.state.Epoch {
+	if known := m.known(); c.state.Epoch > 0 && known > c.state.Epoch {
 		c.lost = max(c.lost, known)
 	}
-	if c.lost > 0 {
-		c.answer(&out, m, RefusedLost)
+	if c.lost > 0 || c.state.Epoch == 0 {
+		c.rollCall(now, m, &out)
 		return out
 	}
 	if m.Kind == MessageRegister {
@@ -215,9 +227,7 @@ func (c *Controller) Step(now time.Time, m Message) Output {
 // may be called whenever.
 func (c *Controller) Tick(now time.Time) Output {
 	var out Output
-	if c.lost == 0 {
-		c.goOn(now, &out)
-	}
+	c.goOn(now, &out)
 	return out
 }
 
@@ -250,6 +260,32 @@ func (c *Controller) register(now time.Time, m Message, out *Output) {
 	case e != nil && slices.Contains(e.Former, m.Incarnation):
 		c.answer(out, m, RefusedFormer)
 		return
+	}
+	c.enrol(m)
+	c.heard[m.From] = now
+	delete(c.promised, m.From)
+	delete(c.failed, m.From)
+	c.store(out)
+	switch {
+	case c.state.Pending == m.From:
+		c.elect(now, out) // rule 4: it has answered nothing, another one can be chosen
+	case c.state.Master == m.From && c.state.Epoch == c.state.MasterEpoch:
+		// Rule 3: a restart ends mastership. Its folder is locked by its process: the
+		// former one is gone, and its lease with it.
+		if c.lacks(guardResume) {
+			break
+		}
+		c.leaseOver = true
+		c.elect(now, out)
+	case c.state.Master == m.From:
+		c.leaseOver = true
+	}
+	c.answer(out, m, "")
+}
+
+// enrol notes a new life of a replica, and what it has kept of the one before.
+func (c *Controller) enrol(m Message) {
+	switch e := c.entry(m.From); {
 	case e == nil:
 		c.state.Replicas = append(c.state.Replicas, ReplicaEntry{ID: m.From, Incarnation: m.Incarnation, Addr: m.Addr})
 		slices.SortFunc(c.state.Replicas, func(a, b ReplicaEntry) int { return cmp.Compare(a.ID, b.ID) })
@@ -275,29 +311,6 @@ func (c *Controller) register(now time.Time, m Message, out *Output) {
 			c.state.SetEpoch++
 		}
 	}
-	c.heard[m.From] = now
-	delete(c.promised, m.From)
-	delete(c.failed, m.From)
-	c.store(out)
-	switch {
-	case c.state.Epoch == 0 && m.From == c.cfg.First:
-		c.state.Set, c.state.SetEpoch = []int64{m.From}, 1
-		c.leaseOver = true // nobody ever had one
-		c.elect(now, out)
-	case c.state.Pending == m.From:
-		c.elect(now, out) // rule 4: it has answered nothing, another one can be chosen
-	case c.state.Master == m.From && c.state.Epoch == c.state.MasterEpoch:
-		// Rule 3: a restart ends mastership. Its folder is locked by its process: the
-		// former one is gone, and its lease with it.
-		if c.lacks(guardResume) {
-			break
-		}
-		c.leaseOver = true
-		c.elect(now, out)
-	case c.state.Master == m.From:
-		c.leaseOver = true
-	}
-	c.answer(out, m, "")
 }
 
 // renew grants a lease if the sender is the master, and tells everybody how things are.
@@ -403,7 +416,7 @@ func (c *Controller) elect(now time.Time, out *Output) {
 // goOn does what is due in the phase.
 func (c *Controller) goOn(now time.Time, out *Output) {
 	switch {
-	case c.state.Epoch == 0:
+	case c.state.Epoch == 0 || c.lost > 0:
 	case c.state.Epoch == c.state.MasterEpoch:
 		if c.isLeaseOver(now) {
 			c.elect(now, out)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,7 @@ type ControllerServerConfig struct {
 type ControllerEvent struct {
 	State ControllerState // that is stored now
 	Lost  int64           // see Controller.Lost
+	Stuck Refusal         // see Controller.Stuck
 	Err   error           // why nothing can be stored: nobody is elected meanwhile
 }
 
@@ -44,6 +46,7 @@ type ControllerServer struct {
 	orders  chan order
 	stopped chan struct{}                   // closed when Serve has ended
 	state   atomic.Pointer[ControllerState] // that is stored
+	stuck   atomic.Value                    // Refusal, of Controller.Stuck
 	conns   atomic.Int64
 
 	mu    sync.Mutex               // guards what follows
@@ -88,6 +91,13 @@ func (s *ControllerServer) publish(state ControllerState) { s.state.Store(&state
 
 // State is what is stored. It is not to be changed.
 func (s *ControllerServer) State() *ControllerState { return s.state.Load() }
+
+// Stuck says why nobody is elected before an operator has ordered that: see
+// [Controller.Stuck].
+func (s *ControllerServer) Stuck() Refusal {
+	why, _ := s.stuck.Load().(Refusal)
+	return why
+}
 
 // Designate has a replica elected, if the rules allow it; unclean: even if answered
 // messages are lost by it. It returns when the election has begun, and under which epoch,
@@ -278,7 +288,9 @@ func (s *ControllerServer) live(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := NewController(time.Now(), s.cfg.Controller, state)
+	cfg := s.cfg.Controller
+	cfg.Life = 1 + rand.Int64N(1<<62)
+	c, err := NewController(time.Now(), cfg, state)
 	if err != nil {
 		return err
 	}
@@ -287,6 +299,7 @@ func (s *ControllerServer) live(ctx context.Context) error {
 	}
 	s.publish(c.State())
 	lost := int64(0)
+	s.stuck.Store(Refusal(""))
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -312,6 +325,8 @@ func (s *ControllerServer) live(ctx context.Context) error {
 		case <-due:
 			out = c.Tick(time.Now())
 		}
+		stuck := c.Stuck()
+		news := c.Lost() != lost || stuck != s.Stuck()
 		if out.State != nil {
 			if err := s.cfg.Store.Save(*out.State); err != nil {
 				if call != nil {
@@ -320,9 +335,10 @@ func (s *ControllerServer) live(ctx context.Context) error {
 				return err
 			}
 			s.publish(*out.State)
-			s.tell(ControllerEvent{State: *out.State, Lost: c.Lost()})
-		} else if c.Lost() != lost {
-			s.tell(ControllerEvent{State: *s.state.Load(), Lost: c.Lost()})
+		}
+		s.stuck.Store(stuck)
+		if out.State != nil || news {
+			s.tell(ControllerEvent{State: *s.state.Load(), Lost: c.Lost(), Stuck: stuck})
 		}
 		lost = c.Lost()
 		s.send(out.Send, call)

@@ -30,5 +30,9 @@ const (
 	guardLeaseWait          // nobody is elected while a lease may run
 	guardRestartWait        // a restarted controller waits for leases it does not know
 	guardConfirmFirst       // an elected replica serves after its confirmation was stored
+	guardRollCall           // without a state all replicas are heard before anybody is elected
+	guardLife               // a registration counts for the life of the controller that has asked for it
+	guardBehind             // the first master has at least what the others have
+	guardAdopt              // epochs after a state that is lost are above all that was promised
 	guardCount              // how many there are
 )

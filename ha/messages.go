@@ -25,7 +25,8 @@ type MessageKind string
 // copy may come late, twice, or not at all.
 const (
 	// MessageRegister: From is there, in a new life: Incarnation, Before, Clean, Seen,
-	// LastEpoch, End, Addr. Answered by MessageState.
+	// Unelected, LastEpoch, End, Addr; Life as the controller has told it last. Answered by
+	// MessageState.
 	MessageRegister MessageKind = "register"
 	// MessageRenew: From lives, Seen; MasterEpoch is its own epoch when it is master,
 	// whose lease this is to renew from Stamp on. Answered by MessageState.
@@ -63,7 +64,8 @@ type Refusal string
 
 // Why a controller refuses. What is not said here is carried out.
 const (
-	// RefusedUnknown: a replica has to register first.
+	// RefusedUnknown: a replica has to register first, or once more, with the Life that
+	// comes with this.
 	RefusedUnknown Refusal = "unknown"
 	// RefusedFormer: another life of this replica has registered since. Two processes
 	// have the same id.
@@ -71,6 +73,11 @@ const (
 	// RefusedLost: a replica knows of a later epoch than the controller, whose state
 	// is lost. Nothing is done until an operator has chosen a master.
 	RefusedLost Refusal = "lost"
+	// RefusedBehind: the group has never elected anybody, and the replica that was its
+	// master, or is to be, lacks what another one has.
+	RefusedBehind Refusal = "behind"
+	// RefusedEarly: not all replicas of the group have registered yet.
+	RefusedEarly Refusal = "early"
 	// RefusedEpoch: the sender is not the master, or its epoch is over.
 	RefusedEpoch Refusal = "epoch"
 	// RefusedSetEpoch: the set has changed since.
@@ -114,6 +121,11 @@ type Message struct {
 	// Before are former lives whose log this one has whole, if Clean.
 	Before []int64 `json:"before,omitempty"`
 	Clean  bool    `json:"clean,omitempty"`
+	// Unelected is the highest epoch of masters that nobody elected that From knows of,
+	// beside its log.
+	Unelected int64 `json:"unelected,omitempty"`
+	// Life is that of the controller for which a registration is made.
+	Life int64 `json:"life,omitempty"`
 
 	ID      int64 `json:"id,omitempty"`
 	Unclean bool  `json:"unclean,omitempty"`
@@ -217,7 +229,7 @@ func (m *Message) check() error {
 	default:
 		return fail("there is no such kind")
 	}
-	for _, n := range []int64{m.Epoch, m.Seen, m.LastEpoch, m.End, m.MasterEpoch, m.SetEpoch, m.Base, m.LossEpoch, int64(m.Stamp)} {
+	for _, n := range []int64{m.Epoch, m.Seen, m.LastEpoch, m.End, m.MasterEpoch, m.SetEpoch, m.Base, m.LossEpoch, m.Unelected, int64(m.Stamp)} {
 		if n < 0 || n > maxNumber {
 			return fail("an epoch, a version, a position or a time that cannot be")
 		}

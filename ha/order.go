@@ -33,6 +33,10 @@ func (r Refusal) Reason() string {
 		return "is not in the in-sync set: it may lack what was acknowledged"
 	case RefusedLost:
 		return "cannot be judged: the controller's state is lost"
+	case RefusedBehind:
+		return "cannot be judged: nobody was ever elected, and the first master lacks what another one has"
+	case RefusedEarly:
+		return "cannot be elected yet: the controller knows nothing of epochs, and has not heard of all members"
 	}
 	return "cannot be elected: " + string(r)
 }
@@ -42,8 +46,8 @@ func (r Refusal) Reason() string {
 func (c *Controller) designate(now time.Time, m Message, out *Output) {
 	clean := c.canBeElected(m.ID)
 	switch e := c.entry(m.ID); {
-	case c.lost > 0 && !m.Unclean:
-		c.answer(out, m, RefusedLost)
+	case c.lost > 0 || c.state.Epoch == 0:
+		c.adopt(now, m, out)
 		return
 	case e == nil || !c.lives(now, m.ID):
 		c.answer(out, m, RefusedAbsent)
@@ -55,10 +59,7 @@ func (c *Controller) designate(now time.Time, m Message, out *Output) {
 		c.answer(out, m, RefusedOutside)
 		return
 	}
-	if c.lost > 0 {
-		c.state.Epoch, c.lost = max(c.state.Epoch, c.lost), 0
-		c.leaseFrom, c.leaseOver = now, false // whoever is master by a state that is lost
-	} else if m.ID == c.state.Master && c.state.Epoch == c.state.MasterEpoch {
+	if m.ID == c.state.Master && c.state.Epoch == c.state.MasterEpoch {
 		c.answer(out, m, "")
 		return
 	}

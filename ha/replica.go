@@ -12,6 +12,8 @@ type ReplicaConfig struct {
 	Addr string // where slaves reach its log while it is master
 	// Lease and Renew are as in [ControllerConfig].
 	Lease, Renew time.Duration
+	// Unelected is the highest epoch that it knows of from before its group elected.
+	Unelected int64
 }
 
 // ReplicaState is what a replica knows for good, beside its log.
@@ -144,6 +146,7 @@ type Replica struct {
 	begun time.Time
 
 	registered bool
+	life       int64 // of the controller that has asked for a registration last
 	role       Role
 	epoch      int64  // of the role; that of the last promise for RoleNone
 	master     int64  // whom a slave follows
@@ -424,14 +427,17 @@ func (r *Replica) told(now time.Time, m Message, out *Ready) {
 	case RefusedUnknown:
 		r.registered = false
 		r.sent = time.Time{}
+		if m.Life != 0 {
+			r.life = m.Life
+		}
 		return
 	case RefusedFormer:
 		if r.role != RoleNone {
 			r.drop(out) // another process has taken the name
 		}
 		return
-	case RefusedLost:
-		return // no lease; an operator has to look after it
+	case RefusedLost, RefusedBehind, RefusedEarly:
+		return // no lease; it registers again, and maybe an operator has to look after it
 	}
 	if m.Answers == MessageRegister && !r.registered {
 		r.registered = true
@@ -527,6 +533,7 @@ func (r *Replica) registration() Message {
 	m := r.message(MessageRegister)
 	m.Before, m.Clean, m.Addr = r.state.Before, r.state.Clean, r.cfg.Addr
 	m.LastEpoch, m.End = r.last.LastEpoch, r.last.End
+	m.Unelected, m.Life = r.cfg.Unelected, r.life
 	return m
 }
 

@@ -1,6 +1,7 @@
 package ha
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -399,4 +400,98 @@ func TestOrderForOneThatIsGoneIsRefused(t *testing.T) {
 	s.runFor(2 * time.Second)
 	assert.Zero(t, s.designate(2, false))
 	assert.Equal(t, RefusedOutside, s.ctl.told.Refusal)
+}
+
+// asUnled is a world of a group that was replicated without elections: the first node has
+// so many records, the others fewer, all of epoch 1.
+func asUnled(t *testing.T, records ...int) *sim {
+	t.Helper()
+	s := newSim(1, simConfig{
+		replicas: len(records), minInSync: 2, syncAcks: true, calm: true,
+		lease: 5 * time.Second, renew: time.Second, maxLag: 15 * time.Second, maxGone: 100 * time.Millisecond,
+		disks: func(s *sim) {
+			log := make([]*simRecord, slices.Max(records))
+			for k := range log {
+				log[k] = &simRecord{id: -1 - int64(k), epoch: 1}
+				s.answered[int64(k)+1] = log[k]
+			}
+			for k, n := range s.nodes {
+				n.disk = simDisk{log: slices.Clone(log[:records[k]]), epochs: []Epoch{{1, 1}}, unelected: 1, synced: records[k]}
+			}
+		},
+		trace: func(format string, args ...any) { t.Logf(format, args...) },
+	})
+	t.Cleanup(func() { assert.NoError(t, s.violated) })
+	return s
+}
+
+func TestFirstMasterHasWhatWasAnsweredWithoutElections(t *testing.T) { // rule 8
+	s := asUnled(t, 9, 4, 0)
+	require.True(t, s.until(5*time.Second, func() bool { return s.inSync(3) }))
+	assert.Equal(t, s.nodes[0], s.master())
+	assert.Equal(t, int64(2), s.nodes[0].epoch, "above what there was")
+	assert.Equal(t, s.nodes[0].disk.log, s.nodes[2].disk.log)
+
+	s = asUnled(t, 4, 9, 0)
+	s.runFor(20 * time.Second)
+	assert.Nil(t, s.master(), "node 1 has what node 0 has lost")
+	assert.Equal(t, RefusedBehind, s.ctl.c.Stuck())
+	assert.Zero(t, s.ctl.stored.Epoch)
+	require.Zero(t, s.designate(1, false))
+	assert.Equal(t, RefusedBehind, s.ctl.told.Refusal)
+	epoch := s.designate(1, true)
+	require.Positive(t, epoch)
+	require.True(t, s.until(20*time.Second, func() bool { return s.inSync(3) }))
+	assert.Equal(t, []Loss{{Epoch: epoch, ID: 1}}, s.ctl.stored.Losses)
+	assert.Equal(t, s.nodes[1].disk.log, s.nodes[0].disk.log)
+
+	s = asUnled(t, 9, 4, 9)
+	s.nodes[2].disk.unelected = 2
+	s.kill(s.nodes[2])
+	s.runFor(20 * time.Second)
+	assert.Nil(t, s.master(), "not all have been heard")
+	s.start(s.nodes[2])
+	s.runFor(20 * time.Second)
+	assert.Equal(t, RefusedBehind, s.ctl.c.Stuck(), "node 2 has followed a later master than node 0 was")
+}
+
+func TestStateThatIsLostIsReplacedByAnOrder(t *testing.T) { // rule 8
+	s := script(t, 3, true, guardNone)
+	require.Equal(t, 3, s.sends(s.nodes[0], 3))
+	s.kill(s.nodes[0])
+	s.takesOver(t, s.nodes[0])
+	was := s.master()
+	s.kill(s.ctl)
+	s.ctl.stored = nil
+	s.startController()
+	s.runFor(10 * time.Second)
+	require.Zero(t, s.designate(was.id, true), "node 0 may have promised more")
+	assert.Equal(t, RefusedEarly, s.ctl.told.Refusal)
+	s.start(s.nodes[0])
+	s.runFor(2 * time.Second)
+	assert.Nil(t, s.master())
+	epoch := s.designate(was.id, true)
+	assert.Greater(t, epoch, was.r.Seen()+epochsForgotten)
+	assert.Greater(t, epoch, s.nodes[0].r.Seen()+epochsForgotten)
+	require.True(t, s.until(10*time.Second, func() bool { return s.inSync(3) }))
+	assert.Equal(t, was, s.master())
+	assert.Equal(t, []Loss{{Epoch: epoch, ID: was.id}}, s.ctl.stored.Losses)
+	assert.Len(t, was.disk.log, 3)
+
+	// An order that nobody waits for any more leaves nobody clean, and no way back to the
+	// time before.
+	s.kill(s.ctl)
+	s.ctl.stored = nil
+	s.startController()
+	s.runFor(3 * time.Second)
+	epoch = s.designate(1, true)
+	require.Positive(t, epoch)
+	s.withdraw(1, epoch)
+	s.kill(s.ctl)
+	s.startController()
+	s.runFor(20 * time.Second)
+	assert.Nil(t, s.master())
+	assert.False(t, s.electable())
+	require.Positive(t, s.designate(2, true))
+	require.True(t, s.until(10*time.Second, func() bool { return s.master() == s.nodes[2] }))
 }

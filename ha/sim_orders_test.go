@@ -1,7 +1,5 @@
 package ha
 
-import "slices"
-
 // An operator of a simulated world may have a replica elected that lacks what was
 // answered. What it lacks is lost then, and no later master has to have it.
 
@@ -13,7 +11,7 @@ func (s *sim) designate(id int64, unclean bool) int64 {
 	s.trace("an operator designates %d, unclean %v", id, unclean)
 	s.ctl.told = Message{}
 	out := s.ctl.c.Step(s.ctl.clock(), Message{Kind: MessageDesignate, From: NoReplica, To: NoReplica, ID: id, Unclean: unclean})
-	if unclean && len(out.Send) > 0 {
+	if unclean && out.Send[0].Refusal == "" {
 		s.orders[out.Send[0].Epoch] = id
 	}
 	s.ctl.output(out)
@@ -58,11 +56,13 @@ func (s *sim) topLoss() int64 {
 }
 
 // forgive gives up what the elected lacks of what was answered and confirmed, if it was
-// elected unclean.
+// elected unclean, or takes the place of one who was, and has not served.
 func (s *sim) forgive(n *simNode, epoch int64) {
-	if !slices.Contains(s.lossEpochs, epoch) {
+	loss := s.topLoss()
+	if loss <= s.forgiven || loss > epoch {
 		return
 	}
+	s.forgiven = loss
 	lacks := func(position int64, rec *simRecord) bool {
 		return position > n.disk.end() || n.disk.log[position-1] != rec
 	}

@@ -107,7 +107,11 @@ func (s *sim) trouble() {
 			}
 		})
 	}
-	switch s.rng.IntN(27) {
+	kind := s.rng.IntN(27)
+	if kind == 7 && s.cfg.unled && len(s.served) == 0 {
+		kind = 0 // what only one has is lost with its disk, elections or not
+	}
+	switch kind {
 	case 0, 1, 2:
 		s.kill(n)
 		restart(1500)

@@ -35,12 +35,18 @@ type simConfig struct {
 	renew     time.Duration
 	maxLag    time.Duration
 	maxGone   time.Duration
-	calm      bool // no random trouble in the network: for scripts
+	calm      bool       // no random trouble in the network: for scripts
+	unled     bool       // the group has replicated without elections before
+	disks     func(*sim) // what the disks hold at the beginning, for scripts
 	trace     func(string, ...any)
 }
 
-func (c simConfig) controller() ControllerConfig {
-	return ControllerConfig{Lease: c.lease, Renew: c.renew}
+func (c simConfig) controller(life int) ControllerConfig {
+	cfg := ControllerConfig{Lease: c.lease, Renew: c.renew, Life: int64(life)}
+	for id := range c.replicas {
+		cfg.Members = append(cfg.Members, int64(id))
+	}
+	return cfg
 }
 
 // record is one record of a log; replicas share it.
@@ -57,6 +63,7 @@ type simDisk struct {
 	epochs    []Epoch
 	state     *ReplicaState
 	confirmed int64 // told by masters, within the log
+	unelected int64 // the highest epoch of masters that nobody elected
 }
 
 func (d *simDisk) end() int64 { return int64(len(d.log)) }
@@ -175,6 +182,8 @@ type sim struct {
 
 	orders     map[int64]int64 // of operators, by epoch: who may lack what was answered
 	lossEpochs []int64         // of unclean elections, as they were stored
+	forgiven   int64           // the last of lossEpochs for which losses were given up
+	ahead      bool            // a slave had more than the first master, before the first election
 }
 
 type simTerm struct {
@@ -201,6 +210,7 @@ type simNode struct {
 	told     Message // what it has told an operator last
 
 	// Of a replica.
+	heard   int // the latest life of the controller from which something has come
 	disk    simDisk
 	r       *Replica
 	actions []Action
@@ -263,6 +273,12 @@ func newSim(seed uint64, cfg simConfig) *sim {
 			n.rate = 1
 		}
 		s.nodes = append(s.nodes, n)
+	}
+	switch {
+	case cfg.disks != nil:
+		cfg.disks(s)
+	case cfg.unled:
+		s.unled()
 	}
 	s.ctl = &simNode{s: s, id: NoReplica, rate: 1}
 	s.startController()
@@ -358,7 +374,7 @@ func (s *sim) startController() {
 	n := s.ctl
 	n.life++
 	n.up, n.paused, n.backlog = true, false, nil
-	c, err := NewController(n.clock(), s.cfg.controller(), n.stored)
+	c, err := NewController(n.clock(), s.cfg.controller(n.life), n.stored)
 	if err != nil {
 		s.fail("controller: %v", err)
 		return
@@ -394,6 +410,7 @@ func (n *simNode) output(o Output) {
 			n.failNext = false
 			if s.rng.IntN(2) == 0 {
 				n.stored = o.State
+				s.checkLosses(o.State)
 			}
 			s.trace("controller fails to store")
 			s.kill(n)
@@ -444,8 +461,16 @@ func (s *sim) send(from, to *simNode, m Message) {
 	if s.cut[[2]int64{from.id, to.id}] {
 		return
 	}
+	life := from.life
 	for range copies {
 		s.at(s.delay(), to, -1, func() {
+			if s.cfg.unled && from == s.ctl {
+				// A replica has one connection at a time, and reads it to its end.
+				if life < to.heard {
+					return
+				}
+				to.heard = life
+			}
 			if s.cut[[2]int64{from.id, to.id}] && (s.cfg.calm || s.rng.IntN(2) == 0) {
 				return // else it was through already
 			}
@@ -477,7 +502,7 @@ func (s *sim) start(n *simNode) {
 	state := NextLife(n.disk.state, s.nextLife, n.clean)
 	n.clean = true
 	n.disk.state = &state
-	n.r = NewReplica(n.clock(), ReplicaConfig{ID: n.id, Addr: fmt.Sprint("node", n.id), Lease: s.cfg.lease, Renew: s.cfg.renew}, state, n.disk.lastEpoch(), n.disk.end())
+	n.r = NewReplica(n.clock(), ReplicaConfig{ID: n.id, Addr: fmt.Sprint("node", n.id), Lease: s.cfg.lease, Renew: s.cfg.renew, Unelected: n.disk.unelected}, state, n.disk.lastEpoch(), n.disk.end())
 	n.r.guards = guardsWithout(s.cfg.guard)
 	s.trace("node %d begins life %d (incarnation %d, before %v, clean %v, seen %d, end %d, last epoch %d)", n.id, n.life, state.Incarnation, state.Before, state.Clean, state.Seen, n.disk.end(), n.disk.lastEpoch())
 	n.beat()
@@ -655,7 +680,9 @@ func (n *simNode) serve(a Action) {
 	s.served[a.Epoch] = &simTerm{n, n.life}
 	s.topEpoch = max(s.topEpoch, a.Epoch)
 	s.forgive(n, a.Epoch)
-	s.checkElected(n)
+	if a.Epoch == s.topEpoch { // else it was paused, and what it answers is judged, see lateOK and okAlone
+		s.checkElected(n)
+	}
 	n.rcv = nil
 	n.epoch = a.Epoch
 	n.out = make(map[int64]*simOut)
@@ -1029,9 +1056,12 @@ func (s *sim) ok(n *simNode, w *simWait) {
 }
 
 // lateOK is an answer of a master after another one has begun to serve: it has to be
-// in the log of that one.
+// in the log of that one; or, when its disk may be lost since, of the next (checkElected).
 func (s *sim) lateOK(n *simNode, w *simWait) {
 	now := s.served[s.topEpoch].node
+	if !now.up || now.life != s.served[s.topEpoch].life {
+		return
+	}
 	if w.position > now.disk.end() || now.disk.log[w.position-1] != w.record {
 		s.fail("N: node %d answers position %d under epoch %d, node %d serves under %d without it", n.id, w.position, n.epoch, now.id, s.topEpoch)
 	}

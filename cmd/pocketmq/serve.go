@@ -44,9 +44,9 @@ Flags (those with ... may be given several times):
                         slave has the message, too, with async before [async]
   -failover             groups with slaves elect another master when theirs is lost;
                         with sync nothing that was acknowledged is lost by that
-  -elect-unclean        with -failover: at the start, when all members have lost power
-                        before what they acknowledged was synced, the one with the
-                        longest log is elected; otherwise that is an error
+  -elect-unclean        with -failover: at the start, when no member is sure to have
+                        all that was acknowledged, the one with the longest log is
+                        elected; otherwise that is an error
   -topic NAME:QUEUES ...
                         a topic that is there from the beginning, with as many
                         queues on every group; others are made by the first send
