@@ -13,7 +13,7 @@ import (
 // gets the port that it had. They take connections with and without TLS on one
 // port, and nobody has to say who he is: choose a host that only friends reach,
 // such as 127.0.0.1. Clients listen nowhere, and need no host; brokers on a
-// wildcard host, 0.0.0.0 or [::], need BrokerConfig.AdvertiseAddr. Several
+// wildcard host, 0.0.0.0 or ::, need BrokerConfig.AdvertiseAddr. Several
 // clusters may share one. It holds no resources: there is nothing to close. Safe
 // for concurrent use.
 func TCP(host string) Transport { return TCPWith(TCPConfig{Host: host}) }

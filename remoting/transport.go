@@ -49,7 +49,11 @@ func NewTransport(host string, n Network) *Transport { return NewTransportWith(h
 // NewTransportWith is NewTransport with options. What is wrong with them is
 // protocol.ErrInvalidConfig of whoever listens or dials.
 func NewTransportWith(host string, n Network, o Options) *Transport {
-	return &Transport{host: host, net: n, secure: newSecurity(o), claims: make(map[claim]*claim), addrs: make(map[string]string)}
+	t := &Transport{host: host, net: n, secure: newSecurity(o), claims: make(map[claim]*claim), addrs: make(map[string]string)}
+	if _, _, err := net.SplitHostPort(host); t.secure.err == nil && (err == nil || strings.HasPrefix(host, "[")) {
+		t.secure.err = fmt.Errorf("%w: the host of a TCP transport is %q: want a host alone, without a port or brackets, such as 127.0.0.1 or ::1", protocol.ErrInvalidConfig, host)
+	}
+	return t
 }
 
 // TCP is the Network of the operating system.

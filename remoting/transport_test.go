@@ -125,3 +125,11 @@ func BenchmarkCallOverLoopback(b *testing.B) {
 	})
 	require.NoError(b, errors.Join(conn.Close(), lis.Close()))
 }
+
+func TestTheHostOfATransportIsAHostAlone(t *testing.T) {
+	for _, host := range []string{"127.0.0.1:80", "[::1]", "[::1]:80", "localhost:0"} {
+		_, err := NewTransport(host, TCP{}).ListenBroker(t.Context(), protocol.Listen{}, &fakeBroker{})
+		assert.ErrorIs(t, err, protocol.ErrInvalidConfig, host)
+		assert.ErrorContains(t, err, "without a port or brackets", host)
+	}
+}
