@@ -10,6 +10,7 @@ import (
 
 	"github.com/pocketmq/pocketmq/ha"
 	"github.com/pocketmq/pocketmq/protocol"
+	"github.com/pocketmq/pocketmq/store"
 )
 
 // A broker of a group with failover has its roles from the group's controller. What
@@ -25,6 +26,9 @@ func (r *brokerRun) takePart(fresh bool) error {
 	lastEpoch, end := r.report()
 	life, err := r.replica.nextLife(r.cfg.Flush == SyncFlush && !r.throwaway, fresh, end)
 	if err != nil {
+		if store.IsDiskFull(err) {
+			return fmt.Errorf("%s stores each of its lives before it takes part in elections: make space and start it again: %w", r.node, err)
+		}
 		return err
 	}
 	r.standing.Store(&standing{role: RoleSlave, epoch: lastEpoch, id: -1, fenced: true})
