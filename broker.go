@@ -773,21 +773,16 @@ func serveOpen[Q, R any](ctx context.Context, s *brokerSession, code Code, topic
 	if guarded && role.role != RoleMaster {
 		return nil, answer(ctx, s.cfg.Name, s.notMaster(code))
 	}
-	if guarded {
-		if err := s.mayAnswer(role.epoch); err != nil { // what is refused here is certainly not stored
-			return nil, answer(ctx, s.cfg.Name, protocol.Errorf(protocol.ServiceNotAvailable, "%s %s", protocol.RemarkRole, protocol.AsError(err).Remark))
-		}
-	}
 	var resp *R
 	var err error
 	if s.wire.faults.list.Load() == nil {
-		resp, err = serve(s, ctx, q)
+		resp, err = serveLeased(ctx, s, code, role, q, serve)
 	} else {
 		resp, err = handled(ctx, s.wire.faults, request{code, s.node, s.peer.Node, topic, group}, q, s.later,
-			func(ctx context.Context, q *Q) (*R, error) { return serve(s, ctx, q) })
+			func(ctx context.Context, q *Q) (*R, error) { return serveLeased(ctx, s, code, role, q, serve) })
 	}
-	if err == nil && role.role == RoleMaster && (guarded || code == protocol.CodeUpdateConsumerOffset) {
-		if err = s.mayAnswer(role.epoch); err != nil {
+	if err == nil {
+		if err = s.mayServe(code, role); err != nil {
 			resp = nil
 		}
 	}
@@ -795,6 +790,15 @@ func serveOpen[Q, R any](ctx context.Context, s *brokerSession, code Code, topic
 		return resp, answer(ctx, s.cfg.Name, err)
 	}
 	return resp, nil
+}
+
+// serveLeased serves a request unless that takes a lease which is over: then certainly
+// nothing of it was done.
+func serveLeased[Q, R any](ctx context.Context, s *brokerSession, code Code, role *standing, q *Q, serve func(*brokerSession, context.Context, *Q) (*R, error)) (*R, error) {
+	if err := s.mayServe(code, role); err != nil {
+		return nil, protocol.Errorf(protocol.ServiceNotAvailable, "%s %s", protocol.RemarkRole, protocol.AsError(err).Remark)
+	}
+	return serve(s, ctx, q)
 }
 
 // later runs f in the background; Close joins it. Only handlers call it, and

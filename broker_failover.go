@@ -61,18 +61,6 @@ func (r *brokerRun) slaveID(master int64) int64 {
 	return r.cfg.ID
 }
 
-// mayAnswer tells, right before an answer, whether the broker is master still, under
-// the epoch that it had before, and has heard from its controller not too long ago.
-func (r *brokerRun) mayAnswer(epoch int64) error {
-	if r.elections == nil {
-		return nil
-	}
-	if err := r.elections.MayAnswer(epoch); err != nil {
-		return protocol.Errorf(protocol.ServiceNotAvailable, "%s is not the master any more, or cannot be sure of it: %v", r.node, err)
-	}
-	return nil
-}
-
 // takesMessages tells whether the broker is a master with as many slaves in sync as it
 // needs.
 func (r *brokerRun) takesMessages() bool {
@@ -176,6 +164,7 @@ func (r *brokerRun) fence() {
 	r.delays.Store(nil)
 	r.receiver.Store(nil)
 	if m != nil || old.role == RoleMaster {
+		r.waiters.RouseAll() // pulls that are held find that it is master no more
 		r.writes.wait(r.ctx) // they end: nobody is left whom they could wait for
 		r.locks.Clear()
 	}
@@ -290,6 +279,7 @@ func (r *brokerRun) serve(epoch int64, set []ha.Member, setEpoch int64) error {
 		return err
 	}
 	r.standing.Store(&standing{role: RoleMaster, epoch: epoch, id: protocol.MasterID})
+	r.waiters.RouseAll() // pulls that a slave holds are the master's now, and end with its lease
 	d := r.newDuty()
 	r.duty = d
 	way := r.early

@@ -179,9 +179,18 @@ func serveBroker[Q, R any](ctx context.Context, s *brokerSession, code Code, top
 			return nil, err
 		}
 	}
+	was := s.standing.Load()
 	resp, err := serveOpen(ctx, s, code, topic, group, q, serve)
+	if !s.gate.isShut() {
+		return resp, err
+	}
 	if held := s.gate.hold(ctx); held != nil {
 		return nil, held
+	}
+	if err == nil { // its lease may have ended meanwhile
+		if err = s.mayServe(code, was); err != nil {
+			return nil, answer(ctx, s.cfg.Name, err)
+		}
 	}
 	return resp, err
 }

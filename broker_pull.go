@@ -37,7 +37,8 @@ func (s *brokerSession) pullMessage(ctx context.Context, q *protocol.PullMessage
 	if resp := s.moved(q); resp != nil {
 		return resp, nil
 	}
-	if q.Commit && s.standing.Load().role == RoleMaster { // Java: a slave takes none with a pull
+	was := s.standing.Load()
+	if q.Commit && was.role == RoleMaster { // Java: a slave takes none with a pull
 		if err := s.advance(q.Group, q.Topic, q.QueueID, q.CommitOffset); err != nil {
 			return nil, err
 		}
@@ -58,10 +59,14 @@ func (s *brokerSession) pullMessage(ctx context.Context, q *protocol.PullMessage
 	looked := now.UnixNano()-s.found.Load() < int64(hotFor) && spin(ready)
 	for { // never an empty answer before the time is up
 		out := longpoll.Arrived
+		until := s.holdsUntil(deadline)
 		if !looked {
-			out = s.waiters.Wait(ctx, q.Topic, q.QueueID, q.Offset, match, time.Until(deadline), ready)
+			out = s.waiters.Wait(ctx, q.Topic, q.QueueID, q.Offset, match, time.Until(until), ready)
 		}
 		looked = false
+		if err := s.mayServe(protocol.CodePullMessage, was); err != nil {
+			return nil, err
+		}
 		switch out {
 		case longpoll.Canceled:
 			if s.pullers.Forget(q.Group, q.Topic, q.QueueID, s.id) {
@@ -81,7 +86,7 @@ func (s *brokerSession) pullMessage(ctx context.Context, q *protocol.PullMessage
 			return resp, nil
 		}
 		resp, err = s.read(ctx, q, match)
-		if err != nil || resp.Code != protocol.PullNotFound || out == longpoll.Timeout {
+		if err != nil || resp.Code != protocol.PullNotFound || out == longpoll.Timeout && until.Equal(deadline) {
 			return resp, err
 		}
 	}

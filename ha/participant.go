@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -58,12 +59,20 @@ type Participant struct {
 	wake  chan struct{} // capacity 1: there is something in todo, or asked
 	out   chan Message  // to the controller; what does not fit is lost, as on any network
 
+	tenure atomic.Pointer[tenure] // of core, as of its last step; nil: it is not master
+
 	mu   sync.Mutex // guards what follows
 	core *Replica
 	todo []Ready // of calls from outside
 	ask  bool    // a change of the set is wanted
 
 	unsaved bool // the state could not be stored; of the goroutine of Run
+}
+
+// tenure is the time of a master, as its answers need it. Immutable.
+type tenure struct {
+	epoch int64
+	lease time.Time
 }
 
 // outbox is how many messages wait while the controller cannot be reached.
@@ -99,12 +108,39 @@ func (p *Participant) Registered() bool {
 }
 
 // MayAnswer tells, right before an answer, whether the replica is master under an epoch
-// and its lease runs: nil, [ErrOldEpoch] or [ErrNoLease]. See [Replica.MayAnswer].
+// and its lease runs: nil, [ErrOldEpoch] or [ErrNoLease]. See [Replica.MayAnswer]. It
+// takes no lock to say yes, and does not allocate then.
 func (p *Participant) MayAnswer(epoch int64) error {
 	now := time.Now()
+	if at := p.tenure.Load(); at != nil && at.epoch == epoch && runs(at.lease, now) {
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.core.MayAnswer(now, epoch)
+}
+
+// LeaseEnd is when the lease of the master of an epoch ends if it is not renewed; the
+// zero time: it is not master under that epoch, or never had one.
+func (p *Participant) LeaseEnd(epoch int64) time.Time {
+	if at := p.tenure.Load(); at != nil && at.epoch == epoch {
+		return at.lease
+	}
+	return time.Time{}
+}
+
+// publishLocked makes what the core knows of its lease that of MayAnswer. It follows each
+// step of the core, before anything that comes of the step is done.
+func (p *Participant) publishLocked() {
+	at := tenure{lease: p.core.LeaseEnd()}
+	var role Role
+	if role, at.epoch = p.core.Role(); role != RoleMaster {
+		p.tenure.Store(nil)
+		return
+	}
+	if old := p.tenure.Load(); old == nil || *old != at {
+		p.tenure.Store(&at)
+	}
 }
 
 // Observe takes in an epoch that a peer knows of. It does not block.
@@ -136,6 +172,7 @@ func (p *Participant) Ask() {
 func (p *Participant) step(f func(*Replica) Ready) {
 	p.mu.Lock()
 	p.todo = append(p.todo, f(p.core))
+	p.publishLocked()
 	p.mu.Unlock()
 	signal(p.wake)
 }
@@ -220,6 +257,7 @@ func (p *Participant) halt(ctx context.Context, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	void := p.core.Halt()
+	p.publishLocked()
 	state := p.core.State()
 	p.todo = []Ready{{State: &state, Send: void.Send}}
 }

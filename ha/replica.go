@@ -517,10 +517,13 @@ func (r *Replica) store(out *Ready) {
 	out.State = &s
 }
 
-// leased tells whether the lease runs, by the monotonic clock and by the other one: a
-// machine that was asleep has stopped one of them.
-func (r *Replica) leased(now time.Time) bool {
-	return !r.lease.IsZero() && now.Before(r.lease) && now.Round(0).Before(r.lease.Round(0))
+// leased tells whether the lease runs.
+func (r *Replica) leased(now time.Time) bool { return runs(r.lease, now) }
+
+// runs tells whether a lease that ends at end runs, by the monotonic clock and by the
+// other one: a machine that was asleep has stopped one of them.
+func runs(end, now time.Time) bool {
+	return !end.IsZero() && now.Before(end) && now.Round(0).Before(end.Round(0))
 }
 
 func (r *Replica) stamp(now time.Time) time.Duration { return max(0, now.Sub(r.begun)) }

@@ -168,6 +168,9 @@ func (r *run) pull(ctx context.Context, h *heldQueue) time.Duration {
 	}
 	if err != nil {
 		h.from = protocol.MasterID
+		if id == protocol.MasterID && errors.Is(err, protocol.ErrNotMaster) {
+			return r.pullElsewhere(ctx, h, err)
+		}
 		return r.pullRefused(ctx, h, addr, conn, err)
 	}
 	h.from = resp.SuggestBrokerID
@@ -210,6 +213,9 @@ func (r *run) pulled(ctx context.Context, h *heldQueue, resp *protocol.PullMessa
 		r.nextLocked(h)
 	}
 	r.mu.Unlock()
+	if moved || held >= r.cfg.PullSuspend/2 {
+		h.elsewhere = false
+	}
 	if !moved && held < r.cfg.PullSuspend/2 {
 		// Neither held nor moved on, as by a slave that has not come this far:
 		// asking again at once would spin.
@@ -320,6 +326,42 @@ func (r *run) pullRefused(ctx context.Context, h *heldQueue, addr string, conn p
 		return r.cfg.RebalanceRetry
 	}
 	return r.pullFailed(ctx, h, err)
+}
+
+// pullElsewhere goes on at the new master, when a master says that it is none any more,
+// or at a slave, for once, when there is no other one yet.
+func (r *run) pullElsewhere(ctx context.Context, h *heldQueue, err error) time.Duration {
+	former, _ := r.cfg.Client.MasterAddr(h.queue.BrokerName)
+	r.refresh(ctx, h.queue.Topic)
+	if now, ok := r.cfg.Client.MasterAddr(h.queue.BrokerName); ok && now != former {
+		return 0
+	}
+	slave, ok := r.slaveOf(h.queue)
+	if !ok {
+		return r.pullFailed(ctx, h, err)
+	}
+	h.from = slave
+	if h.elsewhere { // that has brought nothing the last time: asking again at once would spin
+		return r.cfg.PullErrorDelay
+	}
+	h.elsewhere = true
+	return 0
+}
+
+// slaveOf is the slave of a queue's broker group with the lowest id.
+func (r *run) slaveOf(q message.Queue) (id int64, ok bool) {
+	route := r.cfg.Client.Cached(q.Topic)
+	if route == nil {
+		return 0, false
+	}
+	for _, b := range route.Brokers {
+		for one := range b.Addrs {
+			if b.BrokerName == q.BrokerName && one != protocol.MasterID && (!ok || one < id) {
+				id, ok = one, true
+			}
+		}
+	}
+	return id, ok
 }
 
 // pullFailed reports a failed pull, the first of a series as a warning, and

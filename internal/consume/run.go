@@ -95,9 +95,11 @@ type heldQueue struct {
 	// Of the pull loop; set when it is started.
 	stop    context.CancelFunc
 	stopped chan struct{}
-	failing bool  // the last pull failed: only the first of a series is a warning
-	stayed  bool  // the last pull was told to go on where it was
-	from    int64 // the id of the member that the last answer advised to pull from
+	failing bool // the last pull failed: only the first of a series is a warning
+	stayed  bool // the last pull was told to go on where it was
+	// elsewhere: a master without a lease was asked since a pull brought something or was held.
+	elsewhere bool
+	from      int64 // the id of the member that the last answer advised to pull from
 
 	room       chan struct{} // one slot: the pull loop has to look whether it may pull
 	committing chan struct{} // one slot, held while an offset is committed: the last call carries the newest one

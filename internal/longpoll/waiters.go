@@ -307,6 +307,30 @@ func (w *Waiters) Rouse(topic string, queueID int) {
 	wake(woken)
 }
 
+// RouseAll is Rouse for every queue.
+func (w *Waiters) RouseAll() { w.endAll(Roused, false) }
+
+// endAll ends every Wait, for a reason, and with closes those that come later, too.
+func (w *Waiters) endAll(why Outcome, closes bool) {
+	for i := range w.shards {
+		s := &w.shards[i]
+		var woken *waiter
+		s.mu.Lock()
+		if closes {
+			s.closed, s.free, s.nfree = true, nil, 0
+		}
+		for q := range s.queues {
+			for p := s.queues[q]; p != nil; p = s.queues[q] {
+				s.unlinkLocked(q, p, why)
+				p.next = woken
+				woken = p
+			}
+		}
+		s.mu.Unlock()
+		wake(woken)
+	}
+}
+
 // end wakes p unless that stay has ended meanwhile.
 func (s *shard) end(q queue, p *waiter, ticket uint64) {
 	s.mu.Lock()
@@ -335,20 +359,4 @@ func (w *Waiters) Held() int { return int(w.held.Load()) }
 
 // Close ends every Wait, now and later, with Closed. It does not wait for them
 // to return. It may be called again.
-func (w *Waiters) Close() {
-	for i := range w.shards {
-		s := &w.shards[i]
-		var woken *waiter
-		s.mu.Lock()
-		s.closed, s.free, s.nfree = true, nil, 0
-		for q := range s.queues {
-			for p := s.queues[q]; p != nil; p = s.queues[q] {
-				s.unlinkLocked(q, p, Closed)
-				p.next = woken
-				woken = p
-			}
-		}
-		s.mu.Unlock()
-		wake(woken)
-	}
-}
+func (w *Waiters) Close() { w.endAll(Closed, true) }
