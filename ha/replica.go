@@ -23,7 +23,8 @@ type ReplicaState struct {
 	// Incarnation names this life of its process: no other replica, and no other life,
 	// has ever had it. Not 0.
 	Incarnation int64 `json:"incarnation"`
-	// Before are its lives since the last one whose registration is known to have come.
+	// Before are its lives since the last one whose registration is known to have come,
+	// which is the first of them. Of many the first and the latest are kept: see NextLife.
 	Before []int64 `json:"before,omitempty"`
 	// Clean: in none of these has it lost anything that it had acknowledged.
 	Clean bool `json:"clean"`
@@ -34,13 +35,20 @@ type ReplicaState struct {
 // was acknowledged in the life before: after a kill that is so if acknowledged records
 // had been handed to the system, after a loss of power if they had been synced. It is
 // to be stored before the [Replica] begins.
+//
+// What must hold: a life goes on from the one that the controller knows only if nothing
+// was lost since. Clean is about all lives since the first of Before, whether they are
+// listed or not, so a list that leaves some out cannot make a replica clean that is not.
+// The first is never left out: it is what the controller knows, however many lives have
+// gone by without it. If it knows one of those between, whose registration came while the
+// answer was lost, and that one is left out, the replica counts as unclean, which is safe.
 func NextLife(former *ReplicaState, incarnation int64, clean bool) ReplicaState {
 	if former == nil {
 		return ReplicaState{Incarnation: incarnation, Clean: true}
 	}
 	before := append(slices.Clone(former.Before), former.Incarnation)
-	if len(before) > maxBefore {
-		before = before[len(before)-maxBefore:]
+	if n := len(before); n > maxBefore {
+		before = append(before[:1], before[n-maxBefore+1:]...)
 	}
 	return ReplicaState{Seen: former.Seen, Incarnation: incarnation, Before: before, Clean: former.Clean && clean}
 }
