@@ -89,7 +89,7 @@ type BrokerConfig struct {
 	// slaves it is stored all the same: ErrSlaveNotAvailable comes with the result;
 	// when they do not acknowledge it within Timings.ReplicationTimeout,
 	// ErrFlushSlaveTimeout does. Messages with NoWait, and those that brokers make, such
-	// as retries, do not wait.
+	// as retries, do not wait; with Failover those that consumers send back do.
 	InSyncReplicas int
 	// MinInSyncReplicas refuses sends, with SyncReplication, while fewer members, the
 	// master counted, are connected [1, with Failover 2]; nothing is stored then:
