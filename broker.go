@@ -109,7 +109,7 @@ type BrokerConfig struct {
 
 	DisableAutoCreateTopic bool  // refuse sends to unknown topics (autoCreateTopicEnable)
 	DefaultTopicQueues     int   // most queues of an auto-created topic [8] (defaultTopicQueueNums)
-	MaxMessageSize         int   // bytes of a body as it arrives, of a batch in all [4 MiB]; at most 128 KiB below 64 MiB, but for a group of a Cluster without Slaves (maxMessageSize)
+	MaxMessageSize         int   // bytes of a body as it arrives, of a batch in all [4 MiB]; at most 128 KiB below 64 MiB, but for a group of a Cluster without Slaves; a request over TCP has 16 MiB at most (maxMessageSize)
 	CommitLogFileSize      int64 // bytes; a soft limit of each commit-log file [4 MiB], at least 4 KiB (mappedFileSizeCommitLog)
 	CacheBytes             int64 // bytes of the cache for random reads of older messages, made by the first [32 MiB], 1 MiB to 1 TiB; -1 = none
 

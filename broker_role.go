@@ -140,7 +140,8 @@ func (cfg *BrokerConfig) checkMembers(p *problems, members int) {
 	}
 }
 
-// ensureTopics makes the topics of the config. A slave gets those of its master.
+// ensureTopics makes the topics of the config. A slave gets those of its master. Queues
+// are never taken away: a topic that has more of them keeps them.
 func (r *brokerRun) ensureTopics() error {
 	if r.cfg.ID != protocol.MasterID {
 		return nil
@@ -148,6 +149,10 @@ func (r *brokerRun) ensureTopics() error {
 	configured := make([]protocol.TopicConfig, 0, len(r.cfg.Topics))
 	for _, name := range slices.Sorted(maps.Keys(r.cfg.Topics)) {
 		n := r.cfg.Topics[name]
+		if had, ok := r.topics.Get(name); ok && max(had.ReadQueues, had.WriteQueues) > n {
+			r.log.Warn("a topic keeps the queues that it has, more than are configured: Admin.CreateTopic makes them fewer",
+				"topic", name, "readQueues", had.ReadQueues, "writeQueues", had.WriteQueues, "configured", n)
+		}
 		configured = append(configured, protocol.TopicConfig{Name: name, ReadQueues: n, WriteQueues: n, Perm: PermRead | PermWrite})
 	}
 	_, err := r.topics.Ensure(time.Now(), configured...)

@@ -139,6 +139,16 @@ func sendCases() []transportCase {
 			if !errors.As(err, &e) || e.Code != protocol.MessageIllegal || e.Broker != "broker-a" {
 				t.Errorf("the error does not say who answered what: %#v", e)
 			}
+			// More than a frame of RocketMQ's holds does not even leave.
+			large := t.producer(c, pocketmq.ProducerConfig{Group: "large", CompressOver: -1, MaxMessageSize: 20 << 20})
+			_, err = large.Send(t.Context(), &pocketmq.Message{Topic: "T", Body: make([]byte, 17<<20)})
+			t.is(err, "send of what is too large for a frame", pocketmq.ErrMessageTooLarge)
+			if e = nil; !errors.As(err, &e) || e.Code != protocol.MessageIllegal {
+				t.Errorf("the error is none of a refusal: %#v", err)
+			}
+			if n := large.Status().Retried; n > 0 {
+				t.Errorf("what is too large for a frame was sent again %d times", n)
+			}
 			_, err = p.Send(t.Context(), &pocketmq.Message{Topic: "a b", Body: []byte("x")})
 			t.is(err, "send to an illegal name", pocketmq.ErrIllegalName)
 			t.ok(c.Admin().CreateTopic(t.Context(), pocketmq.TopicConfig{Name: "R", ReadQueues: 1, Perm: pocketmq.PermRead}), "a topic that is for reading")

@@ -121,6 +121,9 @@ func TestErrorsWithoutAnAnswer(t *testing.T) {
 
 		_, err = p.conn.SendMessage(t.Context(), &protocol.SendMessageRequest{Body: make([]byte, MaxFrame)})
 		assert.ErrorIs(t, err, protocol.ErrMessageTooLarge)
+		var refused *protocol.Error
+		require.ErrorAs(t, err, &refused)
+		assert.Equal(t, protocol.MessageIllegal, refused.Code)
 		assert.NotErrorIs(t, err, protocol.ErrUnreachable)
 
 		lost := make(chan error, 1)

@@ -64,10 +64,10 @@ func errGone(addr, why string) error {
 	return protocol.Tagged(fmt.Sprintf("connection to %s is closed%s; dial again", addr, why), protocol.ErrUnreachable)
 }
 
-// errTooLarge is a request that no frame can hold. Sending it once more, or to
-// another server, is of no use.
+// errTooLarge is a request that no frame can hold. It is of the code with which a server
+// would refuse it: sending it once more, or to another one, is of no use.
 func errTooLarge(addr string, cause error) error {
-	return protocol.Tagged(fmt.Sprintf("request to %s not sent: %v", addr, cause), protocol.ErrMessageTooLarge, cause)
+	return protocol.Errorf(protocol.MessageIllegal, "%s request to %s not sent: %v", protocol.RemarkBodyTooBig, addr, cause)
 }
 
 // errNotSent is a request that has not left because ctx ended.
