@@ -277,7 +277,8 @@ func (r *brokerRun) mayAppend() (m *mastery, lonely bool, err error) {
 		return nil, true, nil
 	}
 	err = m.slaves.MayAppend()
-	if err != nil && r.cfg.MinInSyncReplicas > 1 {
+	var few *ha.TooFewError
+	if err != nil && r.cfg.MinInSyncReplicas > 1 && !(errors.As(err, &few) && few.Enough) {
 		// Java: IN_SYNC_REPLICAS_NOT_ENOUGH
 		return m, false, protocol.Errorf(protocol.SystemError, "%s: %v (BrokerConfig.MinInSyncReplicas is %d); nothing is stored, look after the slaves", protocol.RemarkInSync, err, r.cfg.MinInSyncReplicas)
 	}

@@ -181,6 +181,41 @@ func TestMinInSyncReplicasRefusesBeforeAnythingIsStored(t *testing.T) {
 	})
 }
 
+// Four members, a minimum of two, and three that have to have each message: between the
+// minimum and what is wanted a send is stored, below the minimum it is not.
+func TestASendIsStoredWithFewerCopiesThanWantedAndNotWithFewerThanTheMinimum(t *testing.T) {
+	inBubbles(t, func(t *testing.T, over pocketmq.Transport) {
+		c := run(t, pocketmq.ClusterConfig{
+			Groups: pair(3, pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication, InSyncReplicas: 3, MinInSyncReplicas: 2}), Topics: map[string]int{"T": 1},
+			Transport: over,
+		})
+		synctest.Wait()
+		p := producer(t, c, oneTry)
+		master := c.Broker("broker-a", 0)
+		replicated(t, p, 0, 1)
+		require.NoError(t, c.Kill("broker-a", 3))
+		synctest.Wait()
+		replicated(t, p, 1, 1)
+		for n, kill := range []int64{2, 1} {
+			require.NoError(t, c.Kill("broker-a", kill))
+			synctest.Wait()
+			res, err := p.Send(t.Context(), text("T", "%d", 2+n))
+			if kill == 2 {
+				require.ErrorIs(t, err, pocketmq.ErrSlaveNotAvailable)
+				require.NotErrorIs(t, err, pocketmq.ErrNotEnoughReplicas)
+				assert.Contains(t, err.Error(), "InSyncReplicas is 3")
+				assert.Equal(t, int64(2), res.QueueOffset)
+				assert.True(t, master.Status().Writable)
+			} else {
+				require.ErrorIs(t, err, pocketmq.ErrNotEnoughReplicas)
+				assert.Contains(t, err.Error(), "1 of the 2 replicas that an answer needs")
+				assert.False(t, master.Status().Writable)
+			}
+			assert.Equal(t, int64(3), master.Status().WrittenPosition)
+		}
+	})
+}
+
 func TestASlaveServesReadsAndRefusesWrites(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Groups: pair(1, pocketmq.BrokerConfig{}), Topics: map[string]int{"T": 1}})

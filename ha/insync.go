@@ -34,7 +34,11 @@ var ErrTooFewReplicas = errors.New("too few replicas are in sync")
 
 // TooFewError tells how many replicas, the master counted, are in sync and connected,
 // and how many an answer has to rest on. It matches [ErrTooFewReplicas].
-type TooFewError struct{ There, Need int }
+type TooFewError struct {
+	There, Need int
+	// Enough: they are no fewer than InSyncConfig.MinInSync.
+	Enough bool
+}
 
 // Error implements error.
 func (e *TooFewError) Error() string {
@@ -414,21 +418,23 @@ func (s *InSync) Confirmed() int64 { return s.confirmed }
 func (s *InSync) End() int64 { return s.end }
 
 // MayAppend tells before an append whether its answer could be a good one:
-// [ErrTooFewReplicas] when too few are connected to acknowledge it.
+// [ErrTooFewReplicas] when too few are connected to acknowledge it. A [TooFewError] that
+// is Enough tells of one that may be stored and not be answered well.
 func (s *InSync) MayAppend() error {
-	need, there := 0, 1
+	need, there := s.cfg.MinInSync, 1
 	switch s.cfg.Acks {
 	case AckNone:
 		return nil
 	case AckCount:
-		need = max(s.cfg.InSyncReplicas, s.cfg.MinInSync)
 		for _, f := range s.slaves {
 			if f.conn != 0 {
 				there++
 			}
 		}
+		if there >= need && there < s.cfg.InSyncReplicas {
+			return &TooFewError{There: there, Need: s.cfg.InSyncReplicas, Enough: true}
+		}
 	case AckAll:
-		need = s.cfg.MinInSync
 		for _, id := range s.required {
 			if f := s.slave(id); f != nil && f.conn != 0 {
 				there++
