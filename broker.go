@@ -361,7 +361,7 @@ func (b *Broker) open(ctx context.Context) (err error) {
 
 	config := func(name string) string { return filepath.Join(b.cfg.Dir, "config", name) }
 	if r.topics, err = topics.Open(time.Now(), topics.Options{
-		File: config("topics.json"), NoSync: b.throwaway, Space: b.wire.disk.Space, Cluster: b.cfg.Cluster, Broker: b.cfg.Name,
+		File: config("topics.json"), NoSync: b.throwaway, Disk: b.wire.disk, Cluster: b.cfg.Cluster, Broker: b.cfg.Name,
 		AutoCreate: !b.cfg.DisableAutoCreateTopic, DefaultQueues: b.cfg.DefaultTopicQueues, Logger: b.log,
 	}); err != nil {
 		return err
@@ -369,16 +369,16 @@ func (b *Broker) open(ctx context.Context) (err error) {
 	if err = r.ensureTopics(); err != nil {
 		return err
 	}
-	if r.offsets, err = offsets.Open(offsets.Options{File: config("consumerOffset.json"), NoSync: b.throwaway, Space: b.wire.disk.Space, Logger: b.log}); err != nil {
+	if r.offsets, err = offsets.Open(offsets.Options{File: config("consumerOffset.json"), NoSync: b.throwaway, Disk: b.wire.disk, Logger: b.log}); err != nil {
 		return err
 	}
-	if r.settings, err = groups.OpenSettings(groups.SettingsOptions{File: config("subscriptionGroup.json"), NoSync: b.throwaway, Space: b.wire.disk.Space, Logger: b.log}); err != nil {
+	if r.settings, err = groups.OpenSettings(groups.SettingsOptions{File: config("subscriptionGroup.json"), NoSync: b.throwaway, Disk: b.wire.disk, Logger: b.log}); err != nil {
 		return err
 	}
 	if r.progress, err = delay.OpenProgress(config("delayOffset.json"), b.throwaway, b.log); err != nil {
 		return err
 	}
-	r.progress.NeedSpace(b.wire.disk.Space)
+	r.progress.On(b.wire.disk)
 	// A damaged store ends, for now, where its damage begins: progress beyond is
 	// kept for the time when it is repaired.
 	if err := r.store().Err(); errors.Is(err, store.ErrReadOnly) {

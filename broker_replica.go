@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 
 	"github.com/pocketmq/pocketmq/ha"
@@ -19,8 +18,8 @@ type replica struct {
 	confirmed atomic.Int64 // what must not be cut off its log; with failover, what former lives knew of that, or more
 	unled     atomic.Int64 // see replicaState
 
-	mu    sync.Mutex // guards the rest; one save at a time, held over its file calls
-	saved replicaState
+	turn  statefile.Turn               // one save at a time; held over its file calls
+	saved atomic.Pointer[replicaState] // the content of the file; stored with the turn held, not to be changed
 }
 
 // replicaState is the content of config/replication.json.
@@ -46,8 +45,8 @@ type replicaState struct {
 // openReplica reads what was remembered.
 func (b *Broker) openReplica() (*replica, error) {
 	path := filepath.Join(b.cfg.Dir, "config", "replication.json")
-	r := &replica{file: statefile.New(path, b.throwaway)}
-	r.file.NeedSpace(b.wire.disk.Space)
+	r := &replica{file: statefile.New(path, b.throwaway), turn: statefile.NewTurn()}
+	r.file.On(b.wire.disk)
 	data, found, err := r.file.Load()
 	if err != nil {
 		return nil, fmt.Errorf("replication: %w", err)
@@ -55,13 +54,15 @@ func (b *Broker) openReplica() (*replica, error) {
 	if err := r.file.Damaged(); err != nil {
 		b.log.Warn("what is known of the group's epochs was restored from the backup", "err", err)
 	}
+	saved := new(replicaState)
 	if found {
-		if err := json.Unmarshal(data, &r.saved); err != nil {
+		if err := json.Unmarshal(data, saved); err != nil {
 			return nil, fmt.Errorf("replication: %s: %w; put a good copy in its place", path, err)
 		}
 	}
-	r.confirmed.Store(r.saved.Confirmed)
-	r.unled.Store(r.saved.Unled)
+	r.saved.Store(saved)
+	r.confirmed.Store(saved.Confirmed)
+	r.unled.Store(saved.Unled)
 	return r, nil
 }
 
@@ -69,12 +70,12 @@ func (b *Broker) openReplica() (*replica, error) {
 // acknowledges, fresh that the log was made just now; end is its end, which may be lower
 // than it was. Whether the life before has lost something is judged by what that one did.
 func (r *replica) nextLife(synced, fresh bool, end int64) (ha.ReplicaState, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.turn.Lock()
+	defer r.turn.Unlock()
 	boot := bootID()
-	kept := r.saved.Closed || r.saved.Synced || boot != "" && r.saved.Boot == boot
-	life := ha.NextLife(r.saved.Failover, newIncarnation(), kept && !fresh)
-	s := r.saved
+	s := *r.saved.Load()
+	kept := s.Closed || s.Synced || boot != "" && s.Boot == boot
+	life := ha.NextLife(s.Failover, newIncarnation(), kept && !fresh)
 	if s.Failover == nil || s.Failover.Seen == 0 {
 		s.Unled = end
 	}
@@ -91,9 +92,7 @@ func (r *replica) led() { r.unled.Store(0) }
 // mayBegin refuses a life without elections after one with them: there the broker with id
 // 0 is the master, whatever it lacks, and what it lacks is cut off the others.
 func (r *replica) mayBegin(elects bool) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if f := r.saved.Failover; !elects && f != nil && f.Seen > 0 {
+	if f := r.saved.Load().Failover; !elects && f != nil && f.Seen > 0 {
 		return fmt.Errorf("cannot start without Failover: its group has elected masters, up to epoch %d, and without elections broker 0 would be the master, whatever it lacks of what was acknowledged: set BrokerConfig.Failover (pocketmq serve -failover) again, or begin with an empty folder: %w", f.Seen, ErrNotMaster)
 	}
 	return nil
@@ -103,29 +102,25 @@ func (r *replica) mayBegin(elects bool) error {
 func newIncarnation() int64 { return 1 + rand.Int64N(1<<62) }
 
 // incarnation names the present life of the broker as a replica.
-func (r *replica) incarnation() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.saved.Failover.Incarnation
-}
+func (r *replica) incarnation() int64 { return r.saved.Load().Failover.Incarnation }
 
 // saveLife stores what the broker has promised, and to whom it belongs.
 func (r *replica) saveLife(life ha.ReplicaState) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.saved
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	s := *r.saved.Load()
 	s.Failover = &life
 	return r.saveLocked(s)
 }
 
 // close is the end of a life in good order: everything was written and synced.
 func (r *replica) close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.saved.Failover == nil {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	s := *r.saved.Load()
+	if s.Failover == nil {
 		return nil
 	}
-	s := r.saved
 	s.Closed = true
 	return r.saveLocked(s)
 }
@@ -133,30 +128,29 @@ func (r *replica) close() error {
 // losePower is what a loss of power does: another boot follows. It needs no space on the
 // disk, even if a test says that there is none.
 func (r *replica) losePower() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.saved.Failover == nil {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	s := *r.saved.Load()
+	if s.Failover == nil {
 		return nil
 	}
-	r.file.NeedSpace(nil)
-	s := r.saved
 	s.Boot, s.Closed = "", false
-	r.file.NeedSpace(nil) // it is not the broker who does this, nor its disk, which may be full
+	r.file.On(nil) // it is not the broker who does this, nor its disk, which may be full
 	return r.saveLocked(s)
 }
 
 // persist saves what is confirmed; more, when not nil, is what is known beside.
 func (r *replica) persist(more func() int64) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.turn.Lock()
+	defer r.turn.Unlock()
 	if more != nil {
 		raise(&r.confirmed, more())
 	}
+	s := *r.saved.Load()
 	confirmed, unled := r.confirmed.Load(), r.unled.Load()
-	if confirmed == r.saved.Confirmed && unled == r.saved.Unled {
+	if confirmed == s.Confirmed && unled == s.Unled {
 		return nil
 	}
-	s := r.saved
 	s.Confirmed, s.Unled = confirmed, unled
 	return r.saveLocked(s)
 }
@@ -164,12 +158,13 @@ func (r *replica) persist(more func() int64) error {
 // giveUp forgets what was confirmed behind a position, durably: the log is about to be cut
 // there, or was.
 func (r *replica) giveUp(behind int64) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.saved
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	s := *r.saved.Load()
+	before := s.Confirmed
 	s.Confirmed = min(r.confirmed.Load(), behind)
 	r.confirmed.Store(s.Confirmed)
-	if s.Confirmed == r.saved.Confirmed {
+	if s.Confirmed == before {
 		return nil
 	}
 	return r.saveLocked(s)
@@ -183,7 +178,7 @@ func (r *replica) saveLocked(s replicaState) error {
 	if err != nil {
 		return fmt.Errorf("replication: %w", err)
 	}
-	r.saved = s
+	r.saved.Store(&s)
 	return nil
 }
 
@@ -194,23 +189,19 @@ type ownPromises struct{ *replica }
 var _ ha.Promises = ownPromises{}
 
 // Highest implements ha.Promises.
-func (r ownPromises) Highest() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.saved.Epoch
-}
+func (r ownPromises) Highest() int64 { return r.saved.Load().Epoch }
 
 // Promise implements ha.Promises.
 func (r ownPromises) Promise(_ context.Context, epoch int64) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	s := *r.saved.Load()
 	switch {
-	case epoch < r.saved.Epoch:
-		return fmt.Errorf("epoch %d after %d: %w", epoch, r.saved.Epoch, ha.ErrOldEpoch)
-	case epoch == r.saved.Epoch:
+	case epoch < s.Epoch:
+		return fmt.Errorf("epoch %d after %d: %w", epoch, s.Epoch, ha.ErrOldEpoch)
+	case epoch == s.Epoch:
 		return nil
 	}
-	s := r.saved
 	s.Epoch, s.Confirmed = epoch, r.confirmed.Load()
 	return r.saveLocked(s)
 }

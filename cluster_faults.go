@@ -75,11 +75,13 @@ func (c *Cluster) Resume(group string, id int64) error {
 	})
 }
 
-// SlowDisk makes each write to a broker's commit log, and each fsync of it, take that
-// much longer, from now on and after a Restart. 0 ends it, for what is under way, too.
-// One write carries what many senders had to say, as always; a send to a broker with
-// SyncFlush needs a write and an fsync. A cluster without ClusterConfig.Dir never
-// syncs. Less than 0 is ErrInvalidConfig.
+// SlowDisk makes each write to a broker's commit log and to its state files (topics,
+// groups, offsets, delays, what it has promised in elections), and each fsync of them,
+// take that much longer, from now on and after a Restart. 0 ends it, for what is under
+// way, too. One write carries what many senders had to say, as always; a send to a broker
+// with SyncFlush needs a write and an fsync, a change of a topic or a group a write and
+// two fsyncs. A cluster without ClusterConfig.Dir never syncs. Less than 0 is
+// ErrInvalidConfig.
 func (c *Cluster) SlowDisk(group string, id int64, perOperation time.Duration) error {
 	if perOperation < 0 {
 		return protocol.Tagged(fmt.Sprintf("slow disk of %s: perOperation is %v, must be 0 (no longer slow) or more", nodeName(group, id), perOperation), ErrInvalidConfig)
@@ -89,8 +91,10 @@ func (c *Cluster) SlowDisk(group string, id int64, perOperation time.Duration) e
 
 // FullDisk makes the disk of a broker full, from now on and after a Restart: what
 // needs space fails as on a real one (ENOSPC). Sends are refused with ErrDiskFull,
-// topics and groups can't be changed, and commits are kept in memory; reads go on. A broker in a folder that is kept sees it within 10 s, before anything
-// fails (BrokerConfig.MinFreeBytes); without, or if a send is faster, a write fails,
+// topics and groups can't be changed, and commits are kept in memory and stored once
+// there is space; reads go on, and what was written is synced. A broker in a folder that
+// is kept sees it within 10 s, before anything fails (BrokerConfig.MinFreeBytes);
+// without, or if a send is faster, a write fails,
 // and the broker repairs itself within 10 s after there is space again: the event
 // StoreFenced, then StoreRepaired.
 //

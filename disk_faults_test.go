@@ -1,6 +1,8 @@
 package pocketmq_test
 
 import (
+	"context"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -100,5 +102,151 @@ func TestAFullDiskIsSeenBeforeAnythingFails(t *testing.T) {
 		_, err = p.Send(t.Context(), text("T", "refused"))
 		require.ErrorIs(t, err, pocketmq.ErrDiskFull)
 		require.NoError(t, c.Close(), "which ends the fault first")
+	})
+}
+
+// A broker's state files lie on the disk that is slow, too. Who changes one waits for
+// it; nobody else does.
+func TestASlowDiskMakesStateFilesSlowAndHoldsUpNobodyElse(t *testing.T) {
+	for name, x := range map[string]struct {
+		dir  func(*testing.T) string
+		want time.Duration // of a save: a write, and syncs of the file and of its folder
+	}{
+		"throwaway": {func(*testing.T) string { return "" }, time.Second},
+		"kept":      {func(t *testing.T) string { return t.TempDir() }, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := run(t, pocketmq.ClusterConfig{Dir: x.dir(t), Topics: map[string]int{"T": 1}})
+				p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: 10 * time.Second})
+				_, err := p.Send(t.Context(), text("T", "a"))
+				require.NoError(t, err)
+				in := &inbox{}
+				consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), From: pocketmq.FromFirstOffset, Handler: in.handler("c")})
+				time.Sleep(10 * time.Second)
+				require.Equal(t, []string{"a"}, in.bodies())
+				require.NoError(t, c.SlowDisk("broker-a", 0, time.Second))
+				begin := time.Now()
+				took := func(do func() error) chan time.Duration {
+					done := make(chan time.Duration, 1)
+					go func() {
+						begin := time.Now()
+						assert.NoError(t, do())
+						done <- time.Since(begin)
+					}()
+					return done
+				}
+				create := func(topic string) func() error {
+					return func() error { return c.Admin().CreateTopic(t.Context(), pocketmq.TopicConfig{Name: topic}) }
+				}
+				one, two := took(create("U")), took(create("V"))
+				group := took(func() error {
+					return c.Admin().CreateGroup(t.Context(), pocketmq.GroupConfig{Name: "h"})
+				})
+				time.Sleep(time.Second / 10)
+				assert.Equal(t, time.Second, <-took(func() error { _, err := p.Send(t.Context(), text("T", "b")); return err }), "its own write")
+				assert.Equal(t, []string{"a", "b"}, bodiesOf(queueContent(t, c, queue("T", "broker-a", 0))), "read at once")
+				assert.LessOrEqual(t, time.Since(begin), 1200*time.Millisecond)
+				first, second := <-one, <-two
+				assert.ElementsMatch(t, []time.Duration{x.want, 2 * x.want}, []time.Duration{first, second}, "one file, one save after the other")
+				assert.Equal(t, x.want, <-group, "another file")
+
+				// Commits and first uses of groups are in memory, whatever the disk does.
+				consumer(t, c, pocketmq.ConsumerConfig{Group: "i", Subscriptions: all("T"), From: pocketmq.FromFirstOffset, Handler: in.handler("c")})
+				time.Sleep(30 * time.Second)
+				for _, group := range []string{"g", "i"} {
+					st, ok := c.Broker("broker-a", 0).Group(group)
+					require.True(t, ok, group)
+					for _, q := range st.Queues {
+						assert.Zero(t, q.Lag, "%s: %v", group, q.Queue)
+					}
+				}
+
+				// It does not hold up the end.
+				slow := make(chan error, 1)
+				go func() { slow <- create("W")() }()
+				time.Sleep(time.Second / 2)
+				begin = time.Now()
+				require.NoError(t, c.Kill("broker-a", 0))
+				assert.Zero(t, time.Since(begin))
+				<-slow // it was told, or not
+			})
+		})
+	}
+}
+
+// What is committed while there is no space is in memory, and stored once there is.
+func TestOffsetsThatAreCommittedOnAFullDiskAreStoredLater(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *pocketmq.Cluster){
+		"kill":      func(t *testing.T, c *pocketmq.Cluster) { require.NoError(t, c.Kill("broker-a", 0)) },
+		"power off": func(t *testing.T, c *pocketmq.Cluster) { require.NoError(t, c.PowerOff("broker-a", 0)) },
+		"close":     func(t *testing.T, c *pocketmq.Cluster) { require.NoError(t, c.Broker("broker-a", 0).Close()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := run(t, pocketmq.ClusterConfig{Dir: t.TempDir(), Topics: map[string]int{"T": 1}, Groups: syncFlush()})
+				p := producer(t, c, pocketmq.ProducerConfig{})
+				for i := range 3 {
+					_, err := p.Send(t.Context(), text("T", "%d", i))
+					require.NoError(t, err)
+				}
+				m := text("T", "delayed")
+				m.DelayLevel = 3 // 10 s
+				_, err := p.Send(t.Context(), m)
+				require.NoError(t, err)
+				time.Sleep(9 * time.Second)
+				in, full := &inbox{}, make(chan struct{})
+				take := in.handler("c")
+				consumer(t, c, pocketmq.ConsumerConfig{Group: "g", Subscriptions: all("T"), From: pocketmq.FromFirstOffset, Handler: func(ctx context.Context, msgs []*pocketmq.MessageExt) error {
+					<-full
+					return take(ctx, msgs)
+				}})
+				folder := filepath.Join(c.Broker("broker-a", 0).Dir(), "config")
+				require.NoError(t, c.FullDisk("broker-a", 0, true))
+				before := tree(t, folder)
+				close(full)
+				time.Sleep(time.Minute)
+				committed := func() (at int64, known bool) {
+					st, _ := c.Broker("broker-a", 0).Group("g")
+					for _, q := range st.Queues {
+						if q.Queue.Topic == "T" {
+							return q.Committed, true
+						}
+					}
+					return 0, false
+				}
+				at, _ := committed()
+				assert.Equal(t, int64(3), at)
+				assert.Equal(t, before, tree(t, folder), "nothing can be written")
+				require.ErrorContains(t, c.Admin().CreateGroup(t.Context(), pocketmq.GroupConfig{Name: "h"}), "no space left on device")
+
+				require.NoError(t, c.FullDisk("broker-a", 0, false))
+				time.Sleep(time.Minute)
+				assert.Equal(t, []string{"0", "1", "2", "delayed"}, in.bodies())
+				end(t, c)
+				require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
+				at, known := committed()
+				assert.True(t, known)
+				assert.Equal(t, int64(4), at)
+				time.Sleep(2 * time.Minute)
+				assert.Equal(t, []string{"0", "1", "2", "delayed"}, in.bodies(), "each once")
+			})
+		})
+	}
+}
+
+// What was written has its space: a full disk syncs it, and a loss of power leaves it.
+func TestAFullDiskSyncsWhatIsWritten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Dir: t.TempDir(), Topics: map[string]int{"T": 1}})
+		p := producer(t, c, oneTry)
+		_, err := p.Send(t.Context(), text("T", "written"))
+		require.NoError(t, err)
+		require.NoError(t, c.FullDisk("broker-a", 0, true))
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, int64(1), c.Broker("broker-a", 0).Status().SyncedPosition)
+		require.NoError(t, c.PowerOff("broker-a", 0))
+		require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
+		assert.Equal(t, []string{"written"}, bodiesOf(queueContent(t, c, queue("T", "broker-a", 0))))
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Disk does to a store what a bad disk does, for tests of what depends on it: it
+// Disk does to a store, and to other files, what a bad disk does, for tests of what depends on it: it
 // is slow, or full, or holds still as for a process that is stopped. The zero value
 // does nothing. Put it into [Config].Disk; it may serve one store after the other.
 // Safe for concurrent use. A nil *Disk is a good disk, too.
@@ -116,9 +116,20 @@ func (d *Disk) delay() {
 	}
 }
 
-// Space is what writing a file on the disk says: nil while it is not full. For files
-// that are not the store's.
-func (d *Disk) Space(path string) error { return d.space("open", path) }
+// BeforeWrite is for files on the disk that are not the store's: it takes what a write
+// takes longer, and says what one says, nil while the disk is not full. After Hold it
+// waits for Release or Abandon.
+func (d *Disk) BeforeWrite(path string) error {
+	d.admit()
+	d.delay()
+	return d.space("write", path)
+}
+
+// BeforeSync is the same for a sync, which is never short of space.
+func (d *Disk) BeforeSync() {
+	d.admit()
+	d.delay()
+}
 
 // space is the error of an operation that needs space, when there is none.
 func (d *Disk) space(op, path string) error {

@@ -20,7 +20,9 @@ import (
 type Progress struct {
 	file *statefile.File // nil = memory only
 
-	mu      sync.Mutex // guards the rest; one save at a time, held over its file calls
+	turn statefile.Turn // one save at a time; held over its file calls, taken before mu
+
+	mu      sync.Mutex // guards the rest, which is changed with the turn held only; a leaf
 	offsets map[int]int64
 	deleted deletions
 	version protocol.DataVersion
@@ -35,11 +37,10 @@ type contents struct {
 	Deleted map[string]map[int]int64 `json:"deletedTopics,omitempty"`
 }
 
-// NeedSpace has saves fail as on a full disk, with what space returns unless that is
-// nil: for tests. Call it before the first save.
-func (p *Progress) NeedSpace(space func(path string) error) {
+// On says on which disk the file is, for tests of bad ones; nil is a good one.
+func (p *Progress) On(d statefile.Disk) {
 	if p.file != nil {
-		p.file.NeedSpace(space)
+		p.file.On(d)
 	}
 }
 
@@ -49,7 +50,7 @@ func (p *Progress) NeedSpace(space func(path string) error) {
 // both versions damaged it is an error that names the files
 // (statefile.ErrDamaged). logger may be nil.
 func OpenProgress(file string, nosync bool, logger *slog.Logger) (*Progress, error) {
-	p := &Progress{offsets: make(map[int]int64)}
+	p := &Progress{offsets: make(map[int]int64), turn: statefile.NewTurn()}
 	if file == "" {
 		return p, nil
 	}
@@ -112,8 +113,8 @@ func (p *Progress) Snapshot() protocol.DelayProgress {
 // Errors: protocol.ErrStaleVersion for progress of a former master; what the save
 // returned. Nothing has changed then.
 func (p *Progress) Replace(all protocol.DelayProgress) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.turn.Lock()
+	defer p.turn.Unlock()
 	if err := all.Version.Follows(p.version, "delay offsets"); err != nil {
 		return err
 	}
@@ -126,11 +127,11 @@ func (p *Progress) Replace(all protocol.DelayProgress) error {
 
 // Clamp lowers what is beyond the end of a level's queue to it, and returns how many
 // offsets it lowered: for a broker that becomes a master without the end of the log of
-// the one before. Levels count from 0. limit is called under the lock of the
-// progress. The error is that of the save; nothing has changed then.
+// the one before. Levels count from 0. limit is called while no other
+// change goes on. The error is that of the save; nothing has changed then.
 func (p *Progress) Clamp(now time.Time, limit func(level int) int64) (n int, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.turn.Lock()
+	defer p.turn.Unlock()
 	offsets, deleted := maps.Clone(p.offsets), p.deleted.clone()
 	for _, m := range append(slices.Collect(maps.Values(deleted)), offsets) {
 		for level, at := range m {
@@ -149,8 +150,8 @@ func (p *Progress) Clamp(now time.Time, limit func(level int) int64) (n int, err
 // SetStateVersion makes versions from now on those of a later state of the broker
 // group, its epoch; the present one too, which is saved. An earlier state is ignored.
 func (p *Progress) SetStateVersion(now time.Time, state int64) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.turn.Lock()
+	defer p.turn.Unlock()
 	if state <= p.version.StateVersion {
 		return nil
 	}
@@ -164,13 +165,16 @@ func (p *Progress) nextLocked(now time.Time) protocol.DataVersion {
 	return protocol.DataVersion{Counter: p.version.Counter + 1, StateVersion: p.version.StateVersion, Timestamp: now.UnixMilli()}
 }
 
-// setLocked saves, and only then lets it be seen. It keeps the maps.
+// setLocked saves, and only then lets it be seen. It keeps the maps. The caller holds the
+// turn.
 func (p *Progress) setLocked(v protocol.DataVersion, offsets map[int]int64, deleted deletions) error {
 	if p.file != nil {
 		if err := p.file.Save(encode(v, offsets, deleted)); err != nil {
 			return fmt.Errorf("delay offsets: %w", err)
 		}
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.version, p.offsets, p.deleted = v, offsets, deleted
 	return nil
 }
@@ -193,8 +197,8 @@ func (p *Progress) Offset(level int) int64 {
 // Save saves the offsets of all levels and what is known of deleted topics, unless
 // that is what was saved last. It blocks for the file calls.
 func (p *Progress) Save(now time.Time, next []int64, deleted deletions) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.turn.Lock()
+	defer p.turn.Unlock()
 	if p.savedLocked(next, deleted) {
 		return nil
 	}

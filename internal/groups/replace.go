@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -27,61 +28,70 @@ func (s *Settings) Replace(configs []protocol.GroupConfig, version protocol.Data
 		}
 		want[c.Name] = own(c)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := version.Follows(s.version, "group settings"); err != nil {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	var stale error
+	err = s.save(func() *change {
+		if stale = version.Follows(s.version, "group settings"); stale != nil {
+			return nil
+		}
+		changed = s.differing(want)
+		if len(changed) == 0 && version == s.version && !s.dirty {
+			return nil
+		}
+		all := make([]protocol.GroupConfig, 0, len(want))
+		for _, name := range slices.Sorted(maps.Keys(want)) {
+			all = append(all, want[name])
+		}
+		return &change{version, all, func() {
+			for _, name := range changed {
+				if c, ok := want[name]; ok {
+					s.byName.Store(name, c)
+				} else {
+					s.byName.Delete(name)
+				}
+			}
+		}}
+	})
+	if err = cmp.Or(stale, err); err != nil {
 		return nil, err
 	}
+	return changed, nil
+}
+
+// differing are the names of groups that are in one of the tables only, or not the same
+// in both, sorted.
+func (s *Settings) differing(want map[string]protocol.GroupConfig) (names []string) {
 	have := make(map[string]bool)
 	for _, old := range s.Snapshot() {
 		have[old.Name] = true
 		if c, ok := want[old.Name]; !ok || !reflect.DeepEqual(old, c) {
-			changed = append(changed, old.Name)
+			names = append(names, old.Name)
 		}
 	}
 	for name := range want {
 		if !have[name] {
-			changed = append(changed, name)
+			names = append(names, name)
 		}
 	}
-	if len(changed) == 0 && version == s.version && !s.dirty {
-		return nil, nil
-	}
-	all := make([]protocol.GroupConfig, 0, len(want))
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		all = append(all, want[name])
-	}
-	if err := s.saveLocked(version, all); err != nil {
-		return nil, err
-	}
-	s.version = version
-	for _, name := range changed {
-		if c, ok := want[name]; ok {
-			s.byName.Store(name, c)
-		} else {
-			s.byName.Delete(name)
-		}
-	}
-	slices.Sort(changed)
-	return changed, nil
+	slices.Sort(names)
+	return names
 }
 
 // SetStateVersion makes versions from now on those of a later state of the broker
 // group, its epoch; the present one too, which is saved. An earlier state is ignored.
 // The error is that of the save.
 func (s *Settings) SetStateVersion(now time.Time, state int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if state <= s.version.StateVersion {
-		return nil
-	}
-	version := next(s.version, now)
-	version.StateVersion = state
-	if err := s.saveLocked(version, s.Snapshot()); err != nil {
-		return err
-	}
-	s.version = version
-	return nil
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	return s.save(func() *change {
+		if state <= s.version.StateVersion {
+			return nil
+		}
+		version := next(s.version, now)
+		version.StateVersion = state
+		return &change{version, s.Snapshot(), func() {}}
+	})
 }
 
 // checkConfig refuses settings that no group may have.

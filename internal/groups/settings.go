@@ -18,10 +18,10 @@ import (
 
 // SettingsOptions says where the Settings of a broker live.
 type SettingsOptions struct {
-	File   string                  // state file; "" = memory only
-	NoSync bool                    // survive a kill of the process but not a loss of power
-	Space  func(path string) error // why nothing can be written, in a test of a full disk; nil = there is space
-	Logger *slog.Logger            // nil = silent
+	File   string         // state file; "" = memory only
+	NoSync bool           // survive a kill of the process but not a loss of power
+	Disk   statefile.Disk // that the file is on, in a test of bad disks; nil = a good one
+	Logger *slog.Logger   // nil = silent
 }
 
 // Settings is the configuration of the consumer groups of one broker. A group
@@ -32,9 +32,11 @@ type Settings struct {
 
 	byName sync.Map // name -> protocol.GroupConfig; written under mu
 
-	mu      sync.Mutex           // guards the rest; one change at a time; a leaf, held over the file calls of a save
+	turn statefile.Turn // one save at a time; held over its file calls, taken before mu
+
+	mu      sync.Mutex           // guards the rest; a leaf: the first use of a group waits for no file
 	version protocol.DataVersion // of the table
-	dirty   bool                 // groups were made since the last save
+	dirty   bool                 // groups were made since the last save began
 }
 
 // settingsFile is the file's content.
@@ -57,7 +59,7 @@ func bootGroups() []string {
 // With both versions damaged it is an error that names the files
 // (statefile.ErrDamaged). It writes nothing.
 func OpenSettings(o SettingsOptions) (*Settings, error) {
-	s := &Settings{}
+	s := &Settings{turn: statefile.NewTurn()}
 	for _, name := range bootGroups() {
 		s.byName.Store(name, protocol.DefaultGroupConfig(name))
 	}
@@ -65,7 +67,7 @@ func OpenSettings(o SettingsOptions) (*Settings, error) {
 		return s, nil
 	}
 	s.file = statefile.New(o.File, o.NoSync)
-	s.file.NeedSpace(o.Space)
+	s.file.On(o.Disk)
 	data, found, err := s.file.Load()
 	if err != nil {
 		return nil, fmt.Errorf("group settings: %w", err)
@@ -156,12 +158,14 @@ func (s *Settings) Ensure(now time.Time, name string) (c protocol.GroupConfig, c
 // Persist saves the groups that were made since the last save. After an error
 // the next one tries again. It blocks for the file calls.
 func (s *Settings) Persist() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.dirty {
-		return nil
-	}
-	return s.saveLocked(s.version, s.Snapshot())
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	return s.save(func() *change {
+		if !s.dirty {
+			return nil
+		}
+		return &change{s.version, s.Snapshot(), func() {}}
+	})
 }
 
 // Put creates a group or replaces its settings as a whole, and reports whether
@@ -177,15 +181,18 @@ func (s *Settings) Put(now time.Time, c protocol.GroupConfig) (changed bool, err
 		return false, err
 	}
 	c = own(c)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if old, ok := s.Get(c.Name); ok && reflect.DeepEqual(old, c) {
-		return false, nil
-	}
-	if err := s.commitLocked(now, c.Name, &c); err != nil {
-		return false, err
-	}
-	return true, nil
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	err = s.save(func() *change {
+		if old, ok := s.Get(c.Name); ok && reflect.DeepEqual(old, c) {
+			return nil
+		}
+		changed = true
+		all := slices.DeleteFunc(s.Snapshot(), func(x protocol.GroupConfig) bool { return x.Name == c.Name })
+		i, _ := slices.BinarySearchFunc(all, c.Name, func(x protocol.GroupConfig, name string) int { return strings.Compare(x.Name, name) })
+		return &change{next(s.version, now), slices.Insert(all, i, c), func() { s.byName.Store(c.Name, c) }}
+	})
+	return changed && err == nil, err
 }
 
 // MaxRetryQueues bounds the queues of a group's %RETRY% topic.
@@ -198,15 +205,16 @@ const MaxRetryQueues = 65535
 //
 // An error is that of the save; the group is still there then.
 func (s *Settings) Delete(now time.Time, name string) (deleted bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.Get(name); !ok {
-		return false, nil
-	}
-	if err := s.commitLocked(now, name, nil); err != nil {
-		return false, err
-	}
-	return true, nil
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	err = s.save(func() *change {
+		if _, deleted = s.Get(name); !deleted {
+			return nil
+		}
+		all := slices.DeleteFunc(s.Snapshot(), func(x protocol.GroupConfig) bool { return x.Name == name })
+		return &change{next(s.version, now), all, func() { s.byName.Delete(name) }}
+	})
+	return deleted && err == nil, err
 }
 
 // Snapshot returns all groups, sorted by name. The slice belongs to the caller,
@@ -228,35 +236,42 @@ func (s *Settings) Table() ([]protocol.GroupConfig, protocol.DataVersion) {
 	return s.Snapshot(), s.version
 }
 
-// commitLocked saves the table with name set to c, or without it when c is nil,
-// and only then lets the change be seen.
-func (s *Settings) commitLocked(now time.Time, name string, c *protocol.GroupConfig) error {
-	all := s.Snapshot()
-	all = slices.DeleteFunc(all, func(x protocol.GroupConfig) bool { return x.Name == name })
-	if c != nil {
-		i, _ := slices.BinarySearchFunc(all, name, func(x protocol.GroupConfig, name string) int { return strings.Compare(x.Name, name) })
-		all = slices.Insert(all, i, *c)
-	}
-	version := next(s.version, now)
-	if err := s.saveLocked(version, all); err != nil {
-		return err
-	}
-	s.version = version
-	if c == nil {
-		s.byName.Delete(name)
-	} else {
-		s.byName.Store(name, *c)
-	}
-	return nil
+// change is a table that is to be saved, under its version, and how it is then to be
+// seen.
+type change struct {
+	version protocol.DataVersion
+	all     []protocol.GroupConfig
+	show    func()
 }
 
-func (s *Settings) saveLocked(version protocol.DataVersion, all []protocol.GroupConfig) error {
-	if s.file != nil {
-		if err := s.file.Save(encodeSettings(version, all)); err != nil {
-			return fmt.Errorf("group settings: %w", err)
-		}
+// save saves what plan says, unless that is nil, and only then lets it be seen. plan and
+// show are called under mu, which is not held over the file calls: groups that are made
+// meanwhile are there at once, and in the next save. The caller holds the turn.
+func (s *Settings) save(plan func() *change) error {
+	s.mu.Lock()
+	c := plan()
+	if c == nil {
+		s.mu.Unlock()
+		return nil
 	}
+	base, dirty := s.version, s.dirty
 	s.dirty = false
+	s.mu.Unlock()
+	var err error
+	if s.file != nil {
+		err = s.file.Save(encodeSettings(c.version, c.all))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.dirty = s.dirty || dirty
+		return fmt.Errorf("group settings: %w", err)
+	}
+	if s.version != base { // what was saved is not all that there is
+		c.version.Counter = max(c.version.Counter, s.version.Counter) + 1
+	}
+	s.version = c.version
+	c.show()
 	return nil
 }
 

@@ -1,11 +1,13 @@
 package groups
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -176,4 +178,56 @@ func TestSettingsFromManyGoroutines(t *testing.T) {
 	}
 	wg.Wait()
 	assert.Equal(t, 3, made)
+}
+
+// slowDisk keeps writes until they may go on.
+type slowDisk chan error
+
+func (d slowDisk) BeforeWrite(string) error { return <-d }
+func (d slowDisk) BeforeSync()              {}
+
+func TestTheFirstUseOfAGroupWaitsForNoSave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now, disk := time.Now(), make(slowDisk)
+		o := SettingsOptions{File: filepath.Join(t.TempDir(), "groups.json"), NoSync: true, Disk: disk}
+		s, err := OpenSettings(o)
+		require.NoError(t, err)
+		put := func(name string) chan error {
+			done := make(chan error, 1)
+			go func() {
+				_, err := s.Put(now, protocol.DefaultGroupConfig(name))
+				done <- err
+			}()
+			synctest.Wait()
+			return done
+		}
+		first := put("put")
+		_, created, err := s.Ensure(now, "used")
+		require.NoError(t, err)
+		assert.True(t, created)
+		_, seen := s.Get("put")
+		assert.False(t, seen, "it is not saved yet")
+		_, meanwhile := s.Table()
+		disk <- nil
+		require.NoError(t, <-first)
+		_, after := s.Table()
+		assert.Greater(t, after.Counter, meanwhile.Counter)
+
+		// A save that fails takes nothing from the next one.
+		failed := put("full")
+		disk <- errors.New("full")
+		require.ErrorContains(t, <-failed, "full")
+		saved := make(chan error, 1)
+		go func() { saved <- s.Persist() }()
+		disk <- nil
+		require.NoError(t, <-saved)
+		require.NoError(t, s.Persist(), "nothing is left to be saved")
+		o.Disk = nil
+		again, err := OpenSettings(o)
+		require.NoError(t, err)
+		for name, want := range map[string]bool{"put": true, "used": true, "full": false} {
+			_, ok := again.Get(name)
+			assert.Equal(t, want, ok, name)
+		}
+	})
 }

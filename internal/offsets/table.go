@@ -23,10 +23,10 @@ type Key struct {
 
 // Options says where a Table lives.
 type Options struct {
-	File   string                  // state file; "" = memory only
-	NoSync bool                    // survive a kill of the process but not a loss of power
-	Space  func(path string) error // why nothing can be written, in a test of a full disk; nil = there is space
-	Logger *slog.Logger            // nil = silent
+	File   string         // state file; "" = memory only
+	NoSync bool           // survive a kill of the process but not a loss of power
+	Disk   statefile.Disk // that the file is on, in a test of bad disks; nil = a good one
+	Logger *slog.Logger   // nil = silent
 }
 
 // Table is the committed offsets of one broker. Safe for concurrent use.
@@ -41,10 +41,10 @@ type Table struct {
 	following bool                    // offsets are committed at a master
 	state     int64                   // version of the broker group's state, 0 without failover
 
-	waiting atomic.Int64 // how many resets there are
-	dirty   atomic.Bool  // something was committed since the last Persist began
-	saved   atomic.Int64 // the last move that the file has
-	saving  sync.Mutex   // one Persist at a time; held over file calls, taken before mu
+	waiting atomic.Int64   // how many resets there are
+	dirty   atomic.Bool    // something was committed since the last Persist began
+	saved   atomic.Int64   // the last move that the file has
+	saving  statefile.Turn // one Persist at a time; held over file calls, taken before mu
 }
 
 // place is whose offset of which queue. One flat map: every pull and commit
@@ -78,12 +78,12 @@ type contents struct {
 // With both versions damaged it is an error that names the files
 // (statefile.ErrDamaged).
 func Open(o Options) (*Table, error) {
-	t := &Table{cells: make(map[place]*atomic.Int64), resets: make(map[place]int64), own: make(map[place]int64), moves: newMoves()}
+	t := &Table{cells: make(map[place]*atomic.Int64), resets: make(map[place]int64), own: make(map[place]int64), moves: newMoves(), saving: statefile.NewTurn()}
 	if o.File == "" {
 		return t, nil
 	}
 	t.file = statefile.New(o.File, o.NoSync)
-	t.file.NeedSpace(o.Space)
+	t.file.On(o.Disk)
 	data, found, err := t.file.Load()
 	if err != nil {
 		return nil, fmt.Errorf("consumer offsets: %w", err)

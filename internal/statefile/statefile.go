@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 )
 
 // ErrDamaged is what Load returns when neither the file nor its backup holds
@@ -35,22 +34,44 @@ const (
 type File struct {
 	path   string
 	nosync bool
-	space  func(path string) error // nil: there is
+	disk   Disk
 
-	mu      sync.Mutex // one save or load at a time; held over file calls only
-	main    mainState  // guarded by mu
-	damaged error      // guarded by mu: what the last Load had to work around
+	turn    Turn      // one save or load at a time; held over file calls only
+	main    mainState // guarded by turn
+	damaged error     // guarded by turn: what the last Load had to work around
 }
+
+// Disk is what a test does to the disk that a File is on. Its methods may block, and are
+// called while others wait for the File.
+type Disk interface {
+	// BeforeWrite comes before each write to a file; its error, as of a full disk, is
+	// that of the write.
+	BeforeWrite(path string) error
+	// BeforeSync comes before each sync of a file or a folder.
+	BeforeSync()
+}
+
+// goodDisk is a disk to which nobody does anything.
+type goodDisk struct{}
+
+func (goodDisk) BeforeWrite(string) error { return nil }
+func (goodDisk) BeforeSync()              {}
 
 // New names a state file. It touches nothing. With nosync saves survive a
 // crash of the process but not of the machine.
 func New(path string, nosync bool) *File {
-	return &File{path: path, nosync: nosync}
+	return &File{path: path, nosync: nosync, disk: goodDisk{}, turn: NewTurn()}
 }
 
-// NeedSpace has each save fail with what space returns, unless that is nil, before
-// anything is written: for tests of full disks. Call it before the first save.
-func (f *File) NeedSpace(space func(path string) error) { f.space = space }
+// On says on which disk the file is, for tests of bad ones; nil is a good one. Reads are
+// as always. It waits for a save that runs.
+func (f *File) On(d Disk) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	if f.disk = d; d == nil {
+		f.disk = goodDisk{}
+	}
+}
 
 func (f *File) backup() string { return f.path + ".bak" }
 
@@ -60,13 +81,8 @@ func (f *File) backup() string { return f.path + ".bak" }
 // either the former content or data, never anything else. A missing folder is
 // made. It does not keep data. It blocks for the file calls.
 func (f *File) Save(data []byte) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.space != nil {
-		if err := f.space(f.path); err != nil {
-			return fmt.Errorf("state file %s: write the new version: %w", f.path, err)
-		}
-	}
+	f.turn.Lock()
+	defer f.turn.Unlock()
 	for _, s := range f.stepsLocked(data) {
 		if err := s.do(); err != nil {
 			return fmt.Errorf("state file %s: %s: %w", f.path, s.what, err)
@@ -110,7 +126,7 @@ func (f *File) stepsLocked(data []byte) []step {
 			if f.nosync {
 				return nil
 			}
-			return syncDir(filepath.Dir(f.path))
+			return f.syncFolder(filepath.Dir(f.path))
 		}})
 }
 
@@ -148,6 +164,9 @@ func remove(path string) error {
 
 // write makes a new file of data and its trailer, synced unless nosync.
 func (f *File) write(path string, data []byte) (err error) {
+	if err := f.disk.BeforeWrite(path); err != nil {
+		return err
+	}
 	file, err := f.create(path)
 	if err != nil {
 		return err
@@ -166,7 +185,13 @@ func (f *File) write(path string, data []byte) (err error) {
 	if f.nosync {
 		return nil
 	}
+	f.disk.BeforeSync()
 	return file.Sync()
+}
+
+func (f *File) syncFolder(path string) error {
+	f.disk.BeforeSync()
+	return syncDir(path)
 }
 
 // create makes a new, empty file, never one with leftover bytes, and the
@@ -185,7 +210,7 @@ func (f *File) create(path string) (*os.File, error) {
 		return nil, err
 	}
 	if !f.nosync {
-		if err := syncDir(filepath.Dir(dir)); err != nil {
+		if err := f.syncFolder(filepath.Dir(dir)); err != nil {
 			return nil, err
 		}
 	}
@@ -199,8 +224,8 @@ func (f *File) create(path string) (*os.File, error) {
 // Errors: ErrDamaged, naming both files, when neither is good; otherwise what
 // the file calls return. The data belongs to the caller.
 func (f *File) Load() (data []byte, found bool, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.turn.Lock()
+	defer f.turn.Unlock()
 	f.damaged = nil
 	data, mainErr := read(f.path)
 	f.noteMain(mainErr)
@@ -227,8 +252,8 @@ func (f *File) Load() (data []byte, found bool, err error) {
 // Damaged tells what was wrong with the main file when the last Load returned
 // the backup; nil when it returned the main file. It is meant for a log.
 func (f *File) Damaged() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.turn.Lock()
+	defer f.turn.Unlock()
 	return f.damaged
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -329,13 +331,13 @@ func TestASaveThatFindsNoSpaceLeavesWhatThereWas(t *testing.T) {
 	f := New(filepath.Join(t.TempDir(), "state.json"), true)
 	full := false
 	noSpace := errors.New("no space")
-	f.NeedSpace(func(path string) error {
-		assert.Equal(t, f.path, path)
+	f.On(testDisk{write: func(path string) error {
+		assert.Equal(t, f.path+".tmp", path)
 		if full {
 			return noSpace
 		}
 		return nil
-	})
+	}})
 	require.NoError(t, f.Save([]byte("1")))
 	full = true
 	require.ErrorIs(t, f.Save([]byte("2")), noSpace)
@@ -344,4 +346,50 @@ func TestASaveThatFindsNoSpaceLeavesWhatThereWas(t *testing.T) {
 	assert.Equal(t, "1", string(data))
 	full = false
 	require.NoError(t, f.Save([]byte("3")))
+}
+
+// testDisk is a Disk made of functions.
+type testDisk struct {
+	write func(path string) error
+	sync  func()
+}
+
+func (d testDisk) BeforeWrite(path string) error {
+	if d.write == nil {
+		return nil
+	}
+	return d.write(path)
+}
+
+func (d testDisk) BeforeSync() {
+	if d.sync != nil {
+		d.sync()
+	}
+}
+
+// On a slow disk a save takes one write and two syncs, of the file and of its folder, and
+// who waits for it waits in the time of the bubble.
+func TestASlowDiskMakesSavesSlowInTheTimeOfABubble(t *testing.T) {
+	for nosync, want := range map[bool]time.Duration{false: 3 * time.Second, true: time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			f := New(filepath.Join(t.TempDir(), "state.json"), nosync)
+			slow := func() { time.Sleep(time.Second) }
+			f.On(testDisk{write: func(string) error { slow(); return nil }, sync: slow})
+			begin := time.Now()
+			var saves sync.WaitGroup
+			for range 3 {
+				saves.Go(func() { assert.NoError(t, f.Save([]byte("{}"))) })
+			}
+			saves.Wait()
+			assert.Equal(t, 3*want, time.Since(begin))
+			begin = time.Now()
+			_, found, err := f.Load()
+			require.NoError(t, err)
+			assert.True(t, found)
+			assert.Zero(t, time.Since(begin))
+			f.On(nil)
+			require.NoError(t, f.Save([]byte("1")))
+			assert.Zero(t, time.Since(begin))
+		})
+	}
 }

@@ -35,8 +35,8 @@ func (t *Table) Replace(configs []protocol.TopicConfig, version protocol.DataVer
 		want[c.Name] = c
 	}
 	delete(want, message.AutoCreateTopic) // whether there is one says an option
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.turn.Lock()
+	defer t.turn.Unlock()
 	old := t.state.Load()
 	if err := version.Follows(old.version, "topics"); err != nil {
 		return nil, nil, err
@@ -91,8 +91,8 @@ func (t *Table) Replace(configs []protocol.TopicConfig, version protocol.DataVer
 // than all that a former master can have. An earlier state is ignored. The error is
 // that of the save.
 func (t *Table) SetStateVersion(now time.Time, state int64) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.turn.Lock()
+	defer t.turn.Unlock()
 	old := t.state.Load()
 	if state <= old.version.StateVersion {
 		return nil
@@ -119,8 +119,8 @@ func (t *Table) EnsureQueues(now time.Time, queues iter.Seq2[string, int], shape
 			need[name] = max(need[name], id+1)
 		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.turn.Lock()
+	defer t.turn.Unlock()
 	s := t.state.Load().clone()
 	var put []*topic
 	for name, n := range need {

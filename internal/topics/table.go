@@ -24,13 +24,13 @@ const readWrite = protocol.PermRead | protocol.PermWrite
 
 // Options says whose topics a Table holds, and where.
 type Options struct {
-	File          string                  // state file; "" = memory only
-	NoSync        bool                    // survive a kill of the process but not a loss of power
-	Space         func(path string) error // why nothing can be written, in a test of a full disk; nil = there is space
-	Cluster       string                  // has a topic of its name
-	Broker        string                  // the group's name; has a topic of its name
-	AutoCreate    bool                    // a first send may make a topic
-	DefaultQueues int                     // queues of the template; 0 = 8
+	File          string         // state file; "" = memory only
+	NoSync        bool           // survive a kill of the process but not a loss of power
+	Disk          statefile.Disk // that the file is on, in a test of bad disks; nil = a good one
+	Cluster       string         // has a topic of its name
+	Broker        string         // the group's name; has a topic of its name
+	AutoCreate    bool           // a first send may make a topic
+	DefaultQueues int            // queues of the template; 0 = 8
 	Logger        *slog.Logger
 }
 
@@ -40,10 +40,10 @@ type Table struct {
 	o    Options
 	file *statefile.File // nil = memory only
 
-	byName sync.Map              // name -> *topic; written under mu
-	state  atomic.Pointer[state] // written under mu
+	byName sync.Map              // name -> *topic; written under turn
+	state  atomic.Pointer[state] // written under turn
 
-	mu sync.Mutex // one change at a time; a leaf, held over the file calls of its save
+	turn statefile.Turn // one change at a time; held over the file calls of its save, which no read waits for
 }
 
 // state is all topics at one version. Once published it is never changed.
@@ -77,13 +77,13 @@ func Open(now time.Time, o Options) (*Table, error) {
 			return nil, fmt.Errorf("topics: cluster %q, broker %q: %w", o.Cluster, o.Broker, err)
 		}
 	}
-	t := &Table{o: o}
+	t := &Table{o: o, turn: statefile.NewTurn()}
 	// A table without history starts at a version of its own: a name server
 	// that remembers another life of this broker must look again.
 	s := &state{version: protocol.DataVersion{Timestamp: now.UnixMilli()}}
 	if o.File != "" {
 		t.file = statefile.New(o.File, o.NoSync)
-		t.file.NeedSpace(o.Space)
+		t.file.On(o.Disk)
 		data, found, err := t.file.Load()
 		if err != nil {
 			return nil, fmt.Errorf("topics: %w", err)
@@ -193,8 +193,8 @@ func (t *Table) MarkOrdered(now time.Time, names iter.Seq[string]) (marked []str
 		return nil, nil
 	}
 	slices.Sort(marked)
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.turn.Lock()
+	defer t.turn.Unlock()
 	s := t.state.Load().clone()
 	var put []*topic
 	marked = slices.DeleteFunc(slices.Compact(marked), func(name string) bool {
@@ -234,8 +234,8 @@ func (t *Table) Ensure(now time.Time, configs ...protocol.TopicConfig) (changed 
 			return false, err
 		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.turn.Lock()
+	defer t.turn.Unlock()
 	s := t.state.Load().clone()
 	var put []*topic
 	for _, c := range configs {
@@ -273,8 +273,8 @@ func (t *Table) Put(now time.Time, configs ...protocol.TopicConfig) (changed boo
 			return false, err
 		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.turn.Lock()
+	defer t.turn.Unlock()
 	s := t.state.Load().clone()
 	var put []*topic
 	for _, c := range configs {
@@ -321,8 +321,8 @@ func (t *Table) AutoCreate(now time.Time, name, defaultTopic string, clientQueue
 		return protocol.TopicConfig{}, false, protocol.Errorf(protocol.NoPermission,
 			"topic[%s] is reserved for the system, sends do not make it; send to another topic", name)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.turn.Lock()
+	defer t.turn.Unlock()
 	s := t.state.Load()
 	if old := s.find(name); old != nil {
 		return old.config, false, nil
@@ -375,8 +375,8 @@ func (t *Table) Make(now time.Time, configs ...protocol.TopicConfig) (created bo
 	if !missing {
 		return false, nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.turn.Lock()
+	defer t.turn.Unlock()
 	s := t.state.Load().clone()
 	var put []*topic
 	for _, c := range configs {
@@ -405,8 +405,8 @@ func (t *Table) Delete(now time.Time, name string) (config protocol.TopicConfig,
 	if err := message.CheckNotSystem(name, t.o.Cluster, t.o.Broker); err != nil {
 		return protocol.TopicConfig{}, false, protocol.BadName(err)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.turn.Lock()
+	defer t.turn.Unlock()
 	s := t.state.Load()
 	old := s.find(name)
 	if old == nil {

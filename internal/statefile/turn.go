@@ -1,0 +1,16 @@
+package statefile
+
+// Turn is a lock that may be held over file calls, of which a slow disk makes long ones.
+// Differs from a sync.Mutex in that who waits for it waits at a channel: a
+// testing/synctest bubble knows that as waiting, and its time goes on. It is fair to
+// nobody. Make it with [NewTurn].
+type Turn struct{ taken chan struct{} }
+
+// NewTurn returns a lock that nobody holds.
+func NewTurn() Turn { return Turn{make(chan struct{}, 1)} }
+
+// Lock blocks until nobody else holds the turn.
+func (t Turn) Lock() { t.taken <- struct{}{} }
+
+// Unlock lets the next one in.
+func (t Turn) Unlock() { <-t.taken }
