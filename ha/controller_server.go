@@ -66,7 +66,8 @@ type orderDone struct {
 
 // controllerEnd is the controller's end of a connection to a replica.
 type controllerEnd struct {
-	out chan Message // what does not fit is lost, as on any network
+	number int64        // connections count in the order in which they came
+	out    chan Message // what does not fit is lost, as on any network
 }
 
 // NewControllerServer loads what was stored. Nothing runs before Serve. Errors:
@@ -160,12 +161,12 @@ func (s *ControllerServer) Serve(ctx context.Context, l net.Listener) error {
 }
 
 func (s *ControllerServer) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup) error {
-	for {
+	for number := int64(1); ; number++ {
 		conn, err := l.Accept()
 		switch {
 		case err == nil && s.conns.Load() < maxConns:
 			s.conns.Add(1)
-			all.Go(func() { s.serve(ctx, conn) })
+			all.Go(func() { s.serve(ctx, conn, number) })
 		case err == nil:
 			_ = conn.Close() // nothing was said on it
 		case ctx.Err() != nil:
@@ -183,13 +184,13 @@ func (s *ControllerServer) accept(ctx context.Context, l net.Listener, all *sync
 }
 
 // serve serves one connection to its end.
-func (s *ControllerServer) serve(ctx context.Context, conn net.Conn) {
+func (s *ControllerServer) serve(ctx context.Context, conn net.Conn, number int64) {
 	defer s.conns.Add(-1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // nobody is to be told
 	defer stop()
-	end := &controllerEnd{out: make(chan Message, outbox)}
+	end := &controllerEnd{number: number, out: make(chan Message, outbox)}
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		defer cancel()
@@ -241,12 +242,14 @@ func (s *ControllerServer) read(ctx context.Context, conn net.Conn, end *control
 		if err != nil || m.From < 0 || id != NoReplica && m.From != id {
 			return
 		}
-		if id == NoReplica {
-			id = m.From
-			s.mu.Lock()
+		id = m.From
+		s.mu.Lock()
+		// A controller that hung finds connections that were given up meanwhile, and what
+		// was said on them: they may be read in any order.
+		if p := s.peers[id]; p == nil || p.number < end.number {
 			s.peers[id] = end
-			s.mu.Unlock()
 		}
+		s.mu.Unlock()
 		select {
 		case s.inbox <- m:
 		case <-ctx.Done():
