@@ -11,12 +11,13 @@ import (
 	"github.com/pocketmq/pocketmq/store"
 )
 
-// gate stands wherever something enters or leaves a broker: requests and their
-// answers, its own calls, its streams, its loops, and, as a store.Disk, what it writes
-// and syncs. Shut, it makes a stopped process of the broker. Nothing waits at it under
-// a mutex, so that all that waits is durably blocked in a synctest bubble.
+// gate stands wherever something enters or leaves a broker, a name server or a
+// controller: requests and their answers, its own calls, its streams, its loops, and, as a
+// store.Disk, what it writes and syncs. Shut, it makes a stopped process of it. Nothing
+// waits at it under a mutex, so that all that waits is durably blocked in a synctest
+// bubble.
 type gate struct {
-	disk *store.Disk // nil of a broker on its own, which nobody can pause
+	disk *store.Disk // nil of a name server, and of a broker on its own, which nobody can pause
 
 	state atomic.Pointer[pausing] // nil while it is open
 
@@ -37,7 +38,9 @@ func (g *gate) shut() {
 	defer g.mu.Unlock()
 	if !g.isShut() {
 		g.state.Store(&pausing{make(chan struct{}), make(chan struct{})})
-		g.disk.Hold()
+		if g.disk != nil {
+			g.disk.Hold()
+		}
 	}
 }
 
@@ -47,12 +50,14 @@ func (g *gate) open() {
 	defer g.mu.Unlock()
 	if p := g.state.Load(); p != nil {
 		g.state.Store(nil)
-		g.disk.Release()
+		if g.disk != nil {
+			g.disk.Release()
+		}
 		close(p.over)
 	}
 }
 
-// end is the end of the broker: nobody has to be waited for any more. What came
+// end is the end of the node: nobody has to be waited for any more. What came
 // during a pause is not served, and what was to leave does not.
 func (g *gate) end() {
 	g.mu.Lock()
@@ -69,8 +74,7 @@ func (g *gate) end() {
 	}
 }
 
-// pass waits until the gate is open, or the broker ends: for what the broker does by
-// itself.
+// pass waits until the gate is open, or the node ends: for what it does by itself.
 func (g *gate) pass(ctx context.Context) error {
 	for p := g.state.Load(); p != nil; p = g.state.Load() {
 		select {
@@ -85,7 +89,7 @@ func (g *gate) pass(ctx context.Context) error {
 }
 
 // hold waits until the gate is open: for a request, and for its answer. The end of
-// the broker ends the request's ctx.
+// the node ends the request's ctx.
 func (g *gate) hold(ctx context.Context) error {
 	for p := g.state.Load(); p != nil; p = g.state.Load() {
 		select {
@@ -98,7 +102,7 @@ func (g *gate) hold(ctx context.Context) error {
 }
 
 // holdStream waits until the gate is open, for a stream or its listener. It is false
-// when that was closed meanwhile, or the broker ends.
+// when that was closed meanwhile, or the node ends.
 func (g *gate) holdStream(closed <-chan struct{}) bool {
 	for p := g.state.Load(); p != nil; p = g.state.Load() {
 		select {
@@ -195,8 +199,8 @@ func serveBroker[Q, R any](ctx context.Context, s *brokerSession, code Code, top
 	return resp, err
 }
 
-// pausable is the transport of a broker that can be paused: its calls and streams
-// stop with it.
+// pausable is the transport of a broker or a controller that can be paused: its calls and
+// streams stop with it.
 type pausable struct {
 	Transport
 	gate *gate
@@ -324,7 +328,7 @@ func (c pausedBroker) GetAllDelayOffset(ctx context.Context, q *protocol.GetAllD
 	return outward(c.gate, ctx, q, c.BrokerConn.GetAllDelayOffset)
 }
 
-// pausedStream is a stream of a broker: what arrives is not seen while the gate is
+// pausedStream is a stream of a broker or a controller: what arrives is not seen while the gate is
 // shut, and nothing leaves. Its deadlines run on, and show afterwards.
 type pausedStream struct {
 	net.Conn
@@ -356,7 +360,7 @@ func (c *pausedStream) Close() error {
 	return c.Conn.Close()
 }
 
-// pausedListener is a listener for streams of a broker.
+// pausedListener is a listener for streams of a broker or a controller.
 type pausedListener struct {
 	net.Listener
 	gate   *gate

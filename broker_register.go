@@ -14,7 +14,7 @@ import (
 )
 
 // registerTimeout bounds a registration with one name server. A silent name
-// server delays a topic's creation by this much once; then it is in back-off.
+// server delays a topic's creation by this much; then it is in back-off.
 const registerTimeout = 500 * time.Millisecond
 
 // registrar keeps a broker registered with every name server. Name servers
@@ -241,10 +241,10 @@ func (g *registrar) call(ctx context.Context, l *nameServerLink, f func(context.
 		if fresh && g.closed {
 			return fmt.Errorf("%s: %w", g.r.life.what, ErrClosed)
 		}
+		if time.Now().Before(l.backoff.Until) {
+			return fmt.Errorf("not tried again before %s: %w", l.backoff.Until.Format(time.TimeOnly), ErrUnreachable)
+		}
 		if fresh {
-			if time.Now().Before(l.backoff.Until) {
-				return fmt.Errorf("not tried again before %s: %w", l.backoff.Until.Format(time.TimeOnly), ErrUnreachable)
-			}
 			conn, err := g.r.cfg.Transport.DialNameServer(ctx, protocol.Dial{Node: g.r.node, Addr: l.addr})
 			if err != nil {
 				l.backoff.Failed(time.Now())
@@ -261,7 +261,9 @@ func (g *registrar) call(ctx context.Context, l *nameServerLink, f func(context.
 		if ctx.Err() != nil {
 			// Slow, or no longer waited for: to end the session would take the
 			// broker's topics out of every route.
-			l.backoff.Failed(time.Now())
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				l.backoff.Failed(time.Now())
+			}
 			return err
 		}
 		_ = l.conn.Close() // the session is dead: what its Close says does not matter

@@ -63,6 +63,12 @@ func (c *Cluster) closeAll() error {
 		m.disk.Slow(0)
 		m.disk.Full(false)
 	}
+	c.mu.Lock()
+	servers := slices.Clone(c.servers)
+	c.mu.Unlock()
+	for _, s := range servers {
+		s.gate.open() // nobody has to wait for one that is paused
+	}
 	errs := []error{c.closeClients()}
 	if c.admin != nil {
 		errs = append(errs, c.admin.Close())
@@ -77,9 +83,6 @@ func (c *Cluster) closeAll() error {
 		}
 	}
 	errs = append(errs, each(masters, c.closeBroker), each(slaves, c.closeBroker))
-	c.mu.Lock()
-	servers := slices.Clone(c.servers)
-	c.mu.Unlock()
 	for _, s := range servers {
 		errs = append(errs, s.Close())
 	}

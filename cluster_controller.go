@@ -15,6 +15,7 @@ import (
 	"github.com/pocketmq/pocketmq/ha"
 	"github.com/pocketmq/pocketmq/internal/statefile"
 	"github.com/pocketmq/pocketmq/protocol"
+	"github.com/pocketmq/pocketmq/store"
 )
 
 // controllerFolder is in ClusterConfig.Dir and holds a file for each group that elects
@@ -32,6 +33,7 @@ type controller struct {
 	config    ha.ControllerConfig
 	path      string // of the file
 	file      *statefile.File
+	disk      *store.Disk // that the file is on: it holds still while the controller is paused
 	throwaway bool
 	events    *emitter
 	watch     *groupWatch
@@ -46,6 +48,7 @@ type controller struct {
 
 // controllerRun is one life of a controller.
 type controllerRun struct {
+	gate   gate
 	server *ha.ControllerServer
 	cancel context.CancelFunc
 	loop   sync.WaitGroup
@@ -57,11 +60,13 @@ func (c *Cluster) newController(g BrokerGroup, t Timings) *controller {
 	for id := range int64(1 + g.Slaves) {
 		config.Members = append(config.Members, id)
 	}
-	return &controller{
+	ctl := &controller{
 		group: g.Name, transport: c.transport, config: config,
-		file: statefile.New(path, c.throwaway), path: path, throwaway: c.throwaway,
+		file: statefile.New(path, c.throwaway), path: path, disk: new(store.Disk), throwaway: c.throwaway,
 		events: c.wire.events, watch: c.wire.watch, log: c.log.With("node", controllerNode(g.Name)),
 	}
+	ctl.file.On(ctl.disk)
+	return ctl
 }
 
 // start begins a life, at the address of the one before.
@@ -75,12 +80,13 @@ func (c *controller) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("controller of %s: %w", c.group, err)
 	}
-	l, err := c.transport.ListenStream(ctx, protocol.Listen{Node: controllerNode(c.group), Addr: c.addr})
+	c.disk.Release() // the last life may have ended paused
+	run := &controllerRun{gate: gate{disk: c.disk}, server: server}
+	l, err := pausable{c.transport, &run.gate}.ListenStream(ctx, protocol.Listen{Node: controllerNode(c.group), Addr: c.addr})
 	if err != nil {
 		return fmt.Errorf("controller of %s: %w", c.group, err)
 	}
 	c.addr = l.Addr().String()
-	run := &controllerRun{server: server}
 	c.losses = len(server.State().Losses)
 	ctx, run.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	run.loop.Go(func() {
@@ -102,20 +108,26 @@ func (c *controller) stop() bool {
 	if run == nil {
 		return false
 	}
+	run.gate.end()
 	run.cancel()
 	run.loop.Wait()
 	c.watch.changed(rolesChanged)
 	return true
 }
 
-// server is what serves in the present life; nil between two lives.
-func (c *controller) server() *ha.ControllerServer {
+// running is the present life; nil between two lives.
+func (c *controller) running() *controllerRun {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.run == nil {
-		return nil
+	return c.run
+}
+
+// server is what serves in the present life; nil between two lives.
+func (c *controller) server() *ha.ControllerServer {
+	if run := c.running(); run != nil {
+		return run.server
 	}
-	return c.run.server
+	return nil
 }
 
 // where is the controller's address.
@@ -196,6 +208,7 @@ func (c *controller) setAside() error {
 		}
 	}
 	c.file = statefile.New(c.path, c.throwaway)
+	c.file.On(c.disk)
 	return nil
 }
 

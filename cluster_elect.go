@@ -49,10 +49,14 @@ func (c *Cluster) elect(ctx context.Context, group string, id int64, unclean boo
 	if c.Broker(group, id) == nil {
 		return fmt.Errorf("group %s has no broker %d: %w", group, id, ErrNotFound)
 	}
-	server := ctl.server()
-	if server == nil {
+	run := ctl.running()
+	if run == nil {
 		return fmt.Errorf("the controller of %s is not running: %w", group, ErrUnreachable)
 	}
+	if err := run.gate.pass(ctx); err != nil {
+		return protocol.Tagged(fmt.Sprintf("the controller of %s is paused, and was not asked: %v", group, err), ErrUnreachable, err)
+	}
+	server := run.server
 	epoch, err := server.Designate(ctx, id, unclean)
 	if err != nil {
 		return cannotElect(group, id, err)

@@ -94,9 +94,8 @@ func (c *Cluster) SlowDisk(group string, id int64, perOperation time.Duration) e
 // topics and groups can't be changed, and commits are kept in memory and stored once
 // there is space; reads go on, and what was written is synced. A broker in a folder that
 // is kept sees it within 10 s, before anything fails (BrokerConfig.MinFreeBytes);
-// without, or if a send is faster, a write fails,
-// and the broker repairs itself within 10 s after there is space again: the event
-// StoreFenced, then StoreRepaired.
+// without, or if a send is faster, a write fails, and the broker repairs itself within
+// 10 s after there is space again: the event StoreFenced, then StoreRepaired.
 //
 // With false there is space again. A broker that is closed while its disk is full
 // reports what it could not write. The end of the cluster ends it first.
@@ -187,6 +186,42 @@ func (c *Cluster) RestartNameServer(ctx context.Context, i int) error {
 	})
 }
 
+// PauseNameServer stops name server i as Pause stops a broker: its connections stay, and
+// it answers nothing. Brokers and clients that ask it run into their deadlines, and go on
+// with another one. ResumeNameServer lets it go on; what nobody waits for any more by
+// then is not served. KillNameServer and the end of the cluster work at once. Errors:
+// ErrNotFound for one that the cluster does not have.
+func (c *Cluster) PauseNameServer(i int) error {
+	return c.withNameServer(i, func(s *NameServer) {
+		s.gate.shut()
+		s.log.Info("name server paused")
+	})
+}
+
+// ResumeNameServer lets a name server that was paused go on. It has the routes that it
+// had; brokers have registered anew within Timings.BrokerRegister.
+func (c *Cluster) ResumeNameServer(i int) error {
+	return c.withNameServer(i, func(s *NameServer) {
+		s.gate.open()
+		s.log.Info("name server goes on")
+	})
+}
+
+// withNameServer does something to a name server that runs.
+func (c *Cluster) withNameServer(i int, do func(*NameServer)) error {
+	return c.change(context.Background(), func(context.Context) error {
+		s := c.NameServer(i)
+		switch {
+		case s == nil:
+			return fmt.Errorf("the cluster has no name server %d: %w", i, ErrNotFound)
+		case s.life.use() != nil:
+			return fmt.Errorf("name server %d is not running", i)
+		}
+		do(s)
+		return nil
+	})
+}
+
 // KillController stops the controller of a group as a crash would. A master serves on
 // for as long as its lease runs. Errors: ErrNotFound for a group without one.
 func (c *Cluster) KillController(group string) error {
@@ -211,6 +246,43 @@ func (c *Cluster) RestartController(ctx context.Context, group string) error {
 			return fmt.Errorf("group %s has no controller (BrokerConfig.Failover): %w", group, ErrNotFound)
 		}
 		return ctl.start(ctx)
+	})
+}
+
+// PauseController stops the controller of a group as Pause stops a broker: its
+// connections stay, it says nothing and stores nothing, so that nobody is elected. A
+// master serves on for as long as its lease runs. ResumeController lets it go on;
+// KillController and the end of the cluster work at once. Errors: ErrNotFound for a group
+// without one.
+func (c *Cluster) PauseController(group string) error {
+	return c.withController(group, func(ctl *controller, run *controllerRun) {
+		run.gate.shut()
+		ctl.log.Info("controller paused")
+	})
+}
+
+// ResumeController lets a controller that was paused go on, with what it knew. When the
+// lease of the master has run out meanwhile there may be an election.
+func (c *Cluster) ResumeController(group string) error {
+	return c.withController(group, func(ctl *controller, run *controllerRun) {
+		run.gate.open()
+		ctl.log.Info("controller goes on")
+	})
+}
+
+// withController does something to the controller of a group that runs.
+func (c *Cluster) withController(group string, do func(*controller, *controllerRun)) error {
+	return c.change(context.Background(), func(context.Context) error {
+		ctl := c.controllerOf(group)
+		if ctl == nil {
+			return fmt.Errorf("group %s has no controller (BrokerConfig.Failover): %w", group, ErrNotFound)
+		}
+		run := ctl.running()
+		if run == nil {
+			return fmt.Errorf("the controller of %s is not running", group)
+		}
+		do(ctl, run)
+		return nil
 	})
 }
 

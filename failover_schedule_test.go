@@ -35,6 +35,10 @@ const (
 	faultControllerBad faultKind = "controller cannot write"
 	faultControllerOK  faultKind = "controller can write"
 	faultElect         faultKind = "elect"
+	faultStopControl   faultKind = "pause controller"
+	faultGoControl     faultKind = "resume controller"
+	faultStopNames     faultKind = "pause name server"
+	faultGoNames       faultKind = "resume name server"
 	faultCut           faultKind = "cut"
 	faultOneWay        faultKind = "cut one way"
 	faultDrop          faultKind = "drop"
@@ -56,15 +60,16 @@ const (
 var (
 	killing     = []faultKind{faultKill, faultKillMaster, faultKillMaster, faultRestart, faultRestart, faultRestart}
 	powering    = []faultKind{faultPower, faultPower, faultPowerMaster, faultPowerMaster, faultRestart, faultRestart}
-	controlling = []faultKind{faultLie, faultPartMaster, faultPartMaster, faultController, faultControllerUp, faultControllerUp, faultControllerUp, faultControllerBad, faultControllerOK, faultControllerOK, faultElect, faultElect}
+	controlling = []faultKind{faultLie, faultPartMaster, faultPartMaster, faultController, faultControllerUp, faultControllerUp, faultControllerUp, faultControllerBad, faultControllerOK, faultControllerOK, faultElect, faultElect, faultStopControl, faultStopControl, faultGoControl, faultGoControl, faultGoControl}
 	networking  = []faultKind{faultCut, faultOneWay, faultOneWay, faultDrop, faultIsolate, faultIsolateMaster, faultDelay, faultHeal, faultHeal, faultHeal}
-	stalling    = []faultKind{faultPause, faultPauseMaster, faultResume, faultResume, faultSlow, faultFull, faultGoodDisk, faultGoodDisk}
+	stalling    = []faultKind{faultPause, faultPauseMaster, faultResume, faultResume, faultSlow, faultFull, faultGoodDisk, faultGoodDisk, faultStopNames, faultGoNames, faultGoNames}
 )
 
 // faultState is what is broken now.
 type faultState struct {
 	down, paused, badDisk map[int64]bool
 	controller, cannot    bool
+	control, names        bool // the controller, the name server is paused
 }
 
 // fault is one step of a schedule: all is drawn before anything happens.
@@ -162,7 +167,7 @@ func (r *historyRun) do(s scheduled) string {
 		if st.controller {
 			return ""
 		}
-		st.controller = true
+		st.controller, st.control = true, false
 		err = c.KillController(historyGroup)
 	case faultControllerUp:
 		if !st.controller || st.cannot {
@@ -176,6 +181,24 @@ func (r *historyRun) do(s scheduled) string {
 		}
 		st.cannot = !st.cannot
 		err = r.controllerWrites(!st.cannot)
+	case faultStopControl, faultGoControl:
+		if st.controller || st.control == (s.kind == faultStopControl) {
+			return ""
+		}
+		if st.control = !st.control; st.control {
+			err = c.PauseController(historyGroup)
+		} else {
+			err = c.ResumeController(historyGroup)
+		}
+	case faultStopNames, faultGoNames:
+		if st.names == (s.kind == faultStopNames) {
+			return ""
+		}
+		if st.names = !st.names; st.names {
+			err = c.PauseNameServer(0)
+		} else {
+			err = c.ResumeNameServer(0)
+		}
 	case faultElect:
 		if st.controller {
 			return ""
@@ -375,6 +398,12 @@ func (r *historyRun) mend() {
 	}
 	if st.cannot {
 		require.NoError(r.t, r.controllerWrites(true), r.what())
+	}
+	if st.control {
+		require.NoError(r.t, r.cluster.ResumeController(historyGroup), r.what())
+	}
+	if st.names {
+		require.NoError(r.t, r.cluster.ResumeNameServer(0), r.what())
 	}
 	if st.controller {
 		require.NoError(r.t, r.cluster.RestartController(r.t.Context(), historyGroup), r.what())

@@ -55,6 +55,7 @@ type NameServer struct {
 	wire   wiring
 	log    *slog.Logger
 	life   life
+	gate   gate
 
 	run atomic.Pointer[nameServerRun] // nil before Start
 }
@@ -149,6 +150,7 @@ func (s *NameServer) open(ctx context.Context) error {
 // Close ends all sessions and returns when nothing runs any more.
 func (s *NameServer) Close() error {
 	return s.life.close(func() error {
+		s.gate.end()
 		r := s.run.Load()
 		r.stopping.Store(true)
 		r.minIDs.stop()
@@ -202,6 +204,10 @@ func (r *nameServerRun) scan(ctx context.Context) {
 			return
 		case now := <-t.C:
 			t.Reset(r.cfg.Timings.BrokerScan)
+			if r.gate.isShut() {
+				_ = r.gate.pass(ctx) // what brokers have said meanwhile is heard before the next scan
+				continue
+			}
 			r.expired(r.table.Expire(now), "silent")
 		}
 	}
@@ -265,8 +271,14 @@ func (o *openSession) end() {
 }
 
 func serveNS[Q, R any](ctx context.Context, s *nameServerSession, code Code, topic string, q *Q, serve func(context.Context, *Q) (*R, error)) (*R, error) {
+	if err := s.gate.hold(ctx); err != nil {
+		return nil, err
+	}
 	s.requests.Add(1)
 	resp, err := handled(ctx, s.wire.faults, request{code: code, node: s.cfg.Name, from: s.peer.Node, topic: topic}, q, nil, serve)
+	if held := s.gate.hold(ctx); held != nil {
+		return nil, held
+	}
 	return resp, answer(ctx, s.cfg.Name, err)
 }
 
@@ -360,9 +372,20 @@ func (s *nameServerSession) GetBrokerMemberGroup(ctx context.Context, q *protoco
 // Close ends the session: a broker that registered through it is dropped at
 // once. Java: BrokerHousekeepingService.
 func (s *nameServerSession) Close() error {
+	if s.gate.isShut() && !s.stopping.Load() {
+		s.loop.Go(func() { // Close of the name server ends sessions before it waits for the loop
+			_ = s.gate.pass(s.ctx) // leave looks at stopping
+			s.leave()
+		})
+		return nil
+	}
+	s.leave()
+	return nil
+}
+
+func (s *nameServerSession) leave() {
 	s.open.end()
 	if !s.stopping.Load() {
 		s.expired(s.table.ConnClosed(s.conn), "connection closed")
 	}
-	return nil
 }

@@ -65,6 +65,7 @@ func (r *nameServerRun) tellMinIDs() {
 			return
 		}
 		for _, m := range list {
+			_ = r.gate.pass(r.ctx) // the calls look at ctx
 			q := &protocol.NotifyMinBrokerIDRequest{BrokerName: m.BrokerName, MinBrokerID: m.ID, MinBrokerAddr: m.Addr, OfflineAddr: m.Offline, HAAddr: m.HAAddr, Oneway: true}
 			err := each(m.Tell, func(addr string) error {
 				ctx, cancel := context.WithTimeout(r.ctx, minIDTimeout)

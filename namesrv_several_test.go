@@ -84,6 +84,10 @@ func TestNameServersMayBeLostInAnyWay(t *testing.T) {
 			func(t *testing.T, c *pocketmq.Cluster, i int) { links(t, c).CutOneWay(node(i), "*") },
 			func(t *testing.T, c *pocketmq.Cluster, _ int) { links(t, c).HealAll() },
 		},
+		"paused": {
+			func(t *testing.T, c *pocketmq.Cluster, i int) { require.NoError(t, c.PauseNameServer(i)) },
+			func(t *testing.T, c *pocketmq.Cluster, i int) { require.NoError(t, c.ResumeNameServer(i)) },
+		},
 		"restarted empty": {
 			func(t *testing.T, c *pocketmq.Cluster, i int) {
 				require.NoError(t, c.KillNameServer(i))
@@ -144,6 +148,10 @@ func TestRolesConvergeAtNameServersThatMissedAFailover(t *testing.T) {
 		"cut off": {
 			func(t *testing.T, c *pocketmq.Cluster) { links(t, c).Cut("ns-2", "*") },
 			func(t *testing.T, c *pocketmq.Cluster) { links(t, c).HealAll() },
+		},
+		"paused": {
+			func(t *testing.T, c *pocketmq.Cluster) { require.NoError(t, c.PauseNameServer(2)) },
+			func(t *testing.T, c *pocketmq.Cluster) { require.NoError(t, c.ResumeNameServer(2)) },
 		},
 		"away": {
 			func(t *testing.T, c *pocketmq.Cluster) { require.NoError(t, c.KillNameServer(2)) },

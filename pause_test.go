@@ -103,7 +103,7 @@ func TestAPausedBrokerNeitherWritesNorSyncs(t *testing.T) {
 		p := producer(t, c, pocketmq.ProducerConfig{})
 		_, err := p.Send(t.Context(), text("T", "synced"))
 		require.NoError(t, err)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second + 100*time.Millisecond) // between two flushes
 		_, err = p.Send(t.Context(), text("T", "written"))
 		require.NoError(t, err)
 		require.NoError(t, c.Pause("broker-a", 0))
@@ -232,6 +232,18 @@ func TestFaultsOfMembersThatAreNotThere(t *testing.T) {
 			require.ErrorIs(t, do("nobody", 0), pocketmq.ErrNotFound, name)
 			require.ErrorIs(t, do("broker-a", 7), pocketmq.ErrNotFound, name)
 		}
+		for name, do := range map[string]func() error{
+			"name server":        func() error { return c.PauseNameServer(1) },
+			"resume":             func() error { return c.ResumeNameServer(-1) },
+			"controller":         func() error { return c.PauseController("broker-a") },
+			"resume, controller": func() error { return c.ResumeController("nobody") },
+		} {
+			require.ErrorIs(t, do(), pocketmq.ErrNotFound, name)
+		}
+		require.NoError(t, c.KillNameServer(0))
+		require.ErrorContains(t, c.PauseNameServer(0), "name server 0 is not running")
+		require.ErrorContains(t, c.ResumeNameServer(0), "name server 0 is not running")
+		require.NoError(t, c.RestartNameServer(t.Context(), 0))
 		require.NoError(t, c.Kill("broker-a", 0))
 		require.ErrorContains(t, c.Pause("broker-a", 0), "broker broker-a/0 is not running")
 		require.ErrorContains(t, c.Resume("broker-a", 0), "broker broker-a/0 is not running")
