@@ -247,7 +247,9 @@ func (g *registrar) call(ctx context.Context, l *nameServerLink, f func(context.
 		if fresh {
 			conn, err := g.r.cfg.Transport.DialNameServer(ctx, protocol.Dial{Node: g.r.node, Addr: l.addr})
 			if err != nil {
-				l.backoff.Failed(time.Now())
+				if !errors.Is(ctx.Err(), context.Canceled) { // a duty that ends says nothing of the name server
+					l.backoff.Failed(time.Now())
+				}
 				return err
 			}
 			l.conn, l.has = conn, hasNothing

@@ -54,7 +54,7 @@ func TestASlaveHasTheLogOfItsMaster(t *testing.T) {
 		require.Len(t, st.Slaves, 2)
 		for i, s := range st.Slaves {
 			assert.NotEmpty(t, s.Addr)
-			assert.Equal(t, pocketmq.SlaveStatus{ID: int64(i + 1), Addr: s.Addr, Acked: 100, InSync: true}, s)
+			assert.Equal(t, pocketmq.SlaveStatus{ID: int64(i + 1), Connected: true, Addr: s.Addr, Acked: 100, InSync: true}, s)
 		}
 		slave := c.Broker("broker-a", 1).Status()
 		assert.Equal(t, pocketmq.RoleSlave, slave.Role)
