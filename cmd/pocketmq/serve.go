@@ -51,7 +51,8 @@ Flags (those with ... may be given several times):
                         a topic that is there from the beginning, with as many
                         queues on every group; others are made by the first send
   -dir DIR              where messages, offsets and settings stay when it ends;
-                        without it they go with it
+                        without it they go with it; one that is killed (SIGKILL)
+                        leaves a folder pocketmq-* in the temporary directory
   -levels "TIME ..."    how long delayed messages wait, by level, and failed ones
                         before they come again ["1s 5s 10s 30s 1m 2m 3m 4m 5m 6m
                         7m 8m 9m 10m 20m 30m 1h 2h"]

@@ -42,7 +42,7 @@ func (t *stage) chart(until time.Duration) *walk.Chart {
 			{Style: walk.Style{Colour: colourMaster}, Text: "master"},
 			{Style: walk.Style{Colour: colourSlave}, Text: "slave"},
 			{Style: walk.Style{Colour: colourNone}, Text: "no role, or no master to follow"},
-			{Style: walk.Style{Colour: colourFormer}, Text: "master without a lease: answers nothing"},
+			{Style: walk.Style{Colour: colourFormer}, Text: "master without a lease: answers nothing in its group's name"},
 			{Style: walk.Style{Colour: colourMaster, Faded: true}, Text: "cut off"},
 			{Style: walk.Style{Colour: colourAcks}, Text: "acknowledged sends"},
 		},

@@ -138,7 +138,11 @@ func (c *Chart) WriteSVG(to io.Writer) error {
 	}
 	for _, l := range labels {
 		fmt.Fprintf(w, `<line class="moment" x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#555555" stroke-dasharray="2 3"/>`+"\n", l.line, l.y+3, l.line, bottom)
-		fmt.Fprintf(w, `<text x="%.1f" y="%d" text-anchor="%s">%s</text>`+"\n", l.x, l.y, l.anchor, escape(l.text))
+	}
+	for _, l := range labels { // after all lines: that of a moment in a row above may cross a text
+		from, till := l.span()
+		fmt.Fprintf(w, `<rect class="behind" x="%.1f" y="%d" width="%.1f" height="13" fill="#ffffff"/>`+"\n", from-2, l.y-10, till-from+4)
+		fmt.Fprintf(w, `<text class="label" x="%.1f" y="%d" text-anchor="%s">%s</text>`+"\n", l.x, l.y, l.anchor, escape(l.text))
 	}
 	for i, l := range legend {
 		drawKey(w, c.Legend[i], l)
@@ -212,6 +216,15 @@ type label struct {
 	text    string
 }
 
+// span is about where its text begins and ends.
+func (l label) span() (from, till float64) {
+	size := charWidth * float64(len(l.text))
+	if l.anchor == "end" {
+		return l.x - size, l.x
+	}
+	return l.x, l.x + size
+}
+
 // placeMoments gives each moment a row above the lanes in which its text is
 // beside, not above, the texts of others.
 func (c *Chart) placeMoments() (labels []label, rows int) {
@@ -221,17 +234,17 @@ func (c *Chart) placeMoments() (labels []label, rows int) {
 	for _, m := range moments {
 		l := label{line: c.x(m.At), anchor: "start", text: m.Text}
 		l.x = l.line - 3
-		size := charWidth * float64(len(m.Text))
-		from := l.x
-		if from+size > chartWidth-10 {
-			l.x, l.anchor, from = l.line+3, "end", l.line+3-size
+		from, till := l.span()
+		if till > chartWidth-10 {
+			l.x, l.anchor = l.line+3, "end"
+			from, till = l.span()
 		}
 		row := slices.IndexFunc(ends, func(end float64) bool { return end+12 < from })
 		if row < 0 {
 			row = len(ends)
 			ends = append(ends, 0)
 		}
-		ends[row] = from + size
+		ends[row] = till
 		l.y = row
 		labels = append(labels, l)
 	}
