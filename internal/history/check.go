@@ -30,7 +30,7 @@ import (
 //   - The broker that has answered is told by the address in the message id of the
 //     answer, and the one that appended the record by the address in it.
 //
-// And why little escapes. Each acknowledgement is looked up in each log, so a loss that
+// And what it finds of a loss, or of two masters. Each acknowledgement is looked up in each log, so a loss that
 // lasts until the end is found in whatever way it came about. One that does not last
 // would need a record that was away and came back at its place: nobody can have written
 // it again but from a log that has it, so it was not lost. Two masters that answer in
@@ -38,6 +38,10 @@ import (
 // records at a place at most one can be in the log; if neither answer was an
 // acknowledgement, nothing was promised. What is not found: a loss among messages whose
 // attempts failed (promised is nothing), and wrong orders among attempts that overlap.
+//
+// It does not judge in which order consumers got messages, offsets that go back, nor how
+// often something is delivered; and delayed messages, retries and dead letters are in no
+// history. Tests of their own look at those.
 func Check(h History) []string {
 	c := newChecker(h)
 	c.own()
