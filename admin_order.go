@@ -36,8 +36,8 @@ func (c orderConf) without(brokers []string) orderConf {
 }
 
 func (c orderConf) String() string {
-	slices.SortStableFunc(c, func(a, b string) int { return cmp.Compare(brokerOf(a), brokerOf(b)) })
-	return strings.Join(c, ";")
+	sorted := slices.SortedStableFunc(slices.Values(c), func(a, b string) int { return cmp.Compare(brokerOf(a), brokerOf(b)) })
+	return strings.Join(sorted, ";")
 }
 
 // order notes at every name server that a topic is ordered: with queues on each

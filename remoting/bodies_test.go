@@ -54,8 +54,8 @@ func TestBodiesThatWaitInHandlersAreBounded(t *testing.T) {
 		assert.Less(t, live()-before, int64(most+clients*each*3*len(large.Body)))
 
 		small := raw() // it needs no room of others
-		write(t, small, &Frame{Code: int32(protocol.CodeHeartbeat), Body: []byte(`{"clientID":"x","consumerDataSet":[{"groupName":"g"}]}`)})
 		n := running.Load()
+		write(t, small, &Frame{Code: int32(protocol.CodeHeartbeat), Body: []byte(`{"clientID":"x","consumerDataSet":[{"groupName":"g"}]}`)})
 		synctest.Wait()
 		assert.Equal(t, n+1, running.Load())
 		close(release)
