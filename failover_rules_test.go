@@ -244,6 +244,38 @@ func TestABrokerWithAFullDiskCanLosePower(t *testing.T) {
 	})
 }
 
+// A slave that is closed or shut down says that it goes: answers do not wait until it is
+// given up for lost, as they do for one that was killed.
+func TestASlaveThatIsStoppedHoldsUpNoSend(t *testing.T) {
+	for name, x := range map[string]struct {
+		end  func(*pocketmq.Cluster) error
+		wait time.Duration
+	}{
+		"shutdown": {func(c *pocketmq.Cluster) error { return c.Broker("broker-a", 1).Shutdown(context.Background()) }, 0},
+		"close":    {func(c *pocketmq.Cluster) error { return c.Broker("broker-a", 1).Close() }, 0},
+		"kill":     {func(c *pocketmq.Cluster) error { return c.Kill("broker-a", 1) }, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := run(t, pocketmq.ClusterConfig{
+					Groups: trio(), Topics: map[string]int{"T": 1}, Timings: pocketmq.Timings{ReplicationTimeout: 10 * time.Second},
+				})
+				p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: 30 * time.Second, Retries: pocketmq.NoRetries})
+				inSync(t, c, 2)
+				require.NoError(t, x.end(c))
+				begun := time.Now()
+				replicated(t, p, 0, 1)
+				assert.Equal(t, x.wait, time.Since(begun))
+				inSync(t, c, 1)
+				require.NoError(t, c.Restart(t.Context(), "broker-a", 1))
+				inSync(t, c, 2)
+				replicated(t, p, 1, 1)
+				assert.Equal(t, counted(2), logsAgree(t, c, time.Second))
+			})
+		})
+	}
+}
+
 // A master that is shut down hands over before it goes; one that is closed does not.
 func TestAMasterThatIsShutDownHandsOver(t *testing.T) {
 	for name, end := range map[string]func(*pocketmq.Cluster) error{

@@ -2,6 +2,7 @@ package pocketmq_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,12 +104,13 @@ func TestSendsInFlightAtALossOfPowerAreToldTheTruth(t *testing.T) {
 			err error
 		}
 		var done []chan result
+		var off atomic.Bool
 		for i := range 4 {
 			ch := make(chan result, 1000)
 			done = append(done, ch)
-			go func() { // ends with the broker
+			go func() { // ends with the broker; or, if that was away between two sends, behind that
 				defer close(ch)
-				for n := 0; ; n++ {
+				for n := 0; !off.Load(); n++ {
 					res, err := p.SendTo(t.Context(), queue("T", "broker-a", i), text("T", "%d", n))
 					if err != nil {
 						ch <- result{err: err}
@@ -123,6 +125,7 @@ func TestSendsInFlightAtALossOfPowerAreToldTheTruth(t *testing.T) {
 			before = (<-done[0]).at
 		}
 		require.NoError(t, c.PowerOff("broker-a", 0))
+		off.Store(true)
 		require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
 		for i, ch := range done {
 			last := int64(-1)

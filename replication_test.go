@@ -296,6 +296,7 @@ func TestWhatAGroupCouldNeverDoIsRefused(t *testing.T) {
 // A message goes to slaves in one frame: the largest that a broker takes has to fit, with
 // the most properties, and in a batch.
 func TestTheLargestMessageReachesSlaves(t *testing.T) {
+	ofMemory(t, "a request has 16 MiB at most over frames")
 	const largest = 64<<20 - 128<<10
 	bubble(t, func(t *testing.T) {
 		c := run(t, pocketmq.ClusterConfig{Topics: map[string]int{"T": 1}, Groups: pair(1, pocketmq.BrokerConfig{

@@ -173,6 +173,7 @@ type slave struct {
 	// log had when it came back. A slave that comes again and again and cannot write
 	// is gone all the while.
 	goneAt time.Time
+	left   bool // it has said that it goes, and has not come back
 	near   bool // following, so that a join will not take long
 	// notBefore is when it may be asked for again after a refusal.
 	notBefore time.Time
@@ -259,6 +260,15 @@ func (s *InSync) Disconnect(now time.Time, conn ConnID) {
 			s.recount()
 		}
 		s.review(now)
+	}
+}
+
+// Leave tells that a connection has ended because the slave stops: it leaves the set at
+// once, if enough stay.
+func (s *InSync) Leave(now time.Time, conn ConnID) {
+	if f := s.connected(conn); f != nil {
+		f.left = true
+		s.Disconnect(now, conn)
 	}
 }
 
@@ -586,7 +596,8 @@ func (s *InSync) shrink(now time.Time) {
 		switch {
 		case m.ID == s.cfg.ID:
 			stay = append(stay, m)
-		case (f.conn == 0 || f.acked < s.end && !f.goneAt.IsZero()) && now.Sub(f.goneAt) >= s.cfg.MaxGone,
+		case f.left,
+			(f.conn == 0 || f.acked < s.end && !f.goneAt.IsZero()) && now.Sub(f.goneAt) >= s.cfg.MaxGone,
 			f.conn != 0 && f.acked < s.end && now.Sub(f.caughtUp) > s.cfg.MaxLag:
 			leave = append(leave, m)
 			f.near = false // or it would join again at once

@@ -224,6 +224,40 @@ func TestAMemberThatComesAndGoesAndGetsNothingLeaves(t *testing.T) {
 	assert.False(t, asked)
 }
 
+func TestAMemberThatSaysThatItGoesLeavesAtOnce(t *testing.T) {
+	s := NewInSync(start, controlled(Member{1, 101}, Member{2, 102}, Member{3, 103}))
+	two, three := connect(t, s, start, 2, 10), connect(t, s, start, 3, 10)
+	ack(t, s, start, two, 10)
+	ack(t, s, start, three, 10)
+	write(s, start, 20)
+	ack(t, s, start, two, 20)
+	s.Leave(start, three)
+	change, asked := s.Asked()
+	require.True(t, asked)
+	assert.Equal(t, Change{Base: 3, Set: []Member{{1, 101}, {2, 102}}}, change)
+	assert.Error(t, s.Answer(20), "it may be elected until the smaller set is stored")
+	s.Stored(start, change.Set, 4)
+	assert.NoError(t, s.Answer(20))
+
+	s.Leave(start, two)
+	_, asked = s.Asked()
+	assert.False(t, asked, "the set would be too small")
+
+	// Who has come back stays.
+	s = NewInSync(start, controlled(Member{1, 101}, Member{2, 102}, Member{3, 103}))
+	two, three = connect(t, s, start, 2, 10), connect(t, s, start, 3, 10)
+	s.Leave(start, two)
+	s.Leave(start, three) // not yet: one change at a time, and this one would leave too few
+	three = connect(t, s, start, 3, 10)
+	ack(t, s, start, three, 10)
+	s.Stored(start, []Member{{1, 101}, {3, 103}}, 4)
+	_, asked = s.Asked()
+	assert.False(t, asked)
+	s.Leave(start, two) // of a connection that has ended
+	_, asked = s.Asked()
+	assert.False(t, asked)
+}
+
 func TestASetTooSmallToAnswerIsNotAskedFor(t *testing.T) {
 	s := NewInSync(start, controlled(Member{1, 101}, Member{2, 102}))
 	two := connect(t, s, start, 2, 10)

@@ -50,7 +50,7 @@ func (s *Slaves) serve(ctx context.Context, conn net.Conn) {
 	detach := context.AfterFunc(ctx, func() { w.stop(endOf(ctx)) })
 	p := &sender{s: s, wire: w, since: time.Now(), wake: make(chan struct{}, 1)}
 	err := p.run()
-	p.leave()
+	p.leave(err)
 	detach()
 	id := int64(-1)
 	if p.hello != nil {
@@ -253,13 +253,19 @@ func (p *sender) join(a *masterHello) error {
 	return err
 }
 
-// leave undoes join.
-func (p *sender) leave() {
+// leave undoes join. A slave that has said that it stops is not waited for.
+func (p *sender) leave(err error) {
 	if p.conn == 0 {
 		return
 	}
+	said := new(RefusedError)
+	stops := errors.As(err, &said) && errors.Is(said, ErrStopped)
 	p.s.change(func(now time.Time) {
-		p.s.core.Disconnect(now, p.conn)
+		if stops {
+			p.s.core.Leave(now, p.conn)
+		} else {
+			p.s.core.Disconnect(now, p.conn)
+		}
 		list := slices.DeleteFunc(slices.Clone(*p.s.senders.Load()), func(q *sender) bool { return q == p })
 		p.s.senders.Store(&list)
 	})

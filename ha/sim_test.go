@@ -723,7 +723,11 @@ func (n *simNode) housekeeping() {
 	for _, id := range sortedKeys(n.out) {
 		o := n.out[id]
 		if s.now-o.heard > silent {
-			n.in.Disconnect(n.clock(), o.conn)
+			if s.rng.IntN(4) == 0 {
+				n.in.Leave(n.clock(), o.conn) // its last words have come
+			} else {
+				n.in.Disconnect(n.clock(), o.conn)
+			}
 			delete(n.out, id)
 			continue
 		}
