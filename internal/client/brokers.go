@@ -91,22 +91,24 @@ func (c *Client) HeartbeatAll(ctx context.Context) error {
 		}
 	}
 	slices.Sort(addrs)
-	return each(slices.Compact(addrs), func(addr string) error { return c.heartbeat(ctx, addr, data) })
+	return each(slices.Compact(addrs), func(addr string) error { return c.HeartbeatTo(ctx, addr) })
 }
 
-// HeartbeatTo heartbeats the broker at addr, in at most 3 s. Errors as for
-// HeartbeatAll.
+// HeartbeatTo heartbeats the broker at addr, in at most 3 s. A broker hears one at a
+// time, each with what holds when its turn has come: what a client has just told is not
+// followed by what it was before. Errors as for HeartbeatAll.
 func (c *Client) HeartbeatTo(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	give, err := c.beats.take(ctx, addr)
+	if err != nil {
+		return fmt.Errorf("heartbeat to %s: the one before has no answer yet: %w", addr, err)
+	}
+	defer give()
 	data := c.heartbeatData()
 	if data == nil {
 		return nil
 	}
-	return c.heartbeat(ctx, addr, data)
-}
-
-func (c *Client) heartbeat(ctx context.Context, addr string, data *protocol.HeartbeatRequest) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	if conn, ok := c.brokers.held(addr); ok {
 		_, err := conn.Heartbeat(ctx, data)
 		if err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -248,6 +249,48 @@ func TestHeartbeatsGoOutTogetherAndNameWhoFailed(t *testing.T) {
 		require.NoError(t, c.HeartbeatTo(t.Context(), named[0][1]))
 		require.NoError(t, c.HeartbeatTo(t.Context(), named[0][1]))
 		assert.Equal(t, []string{"3s connect c", "3s heartbeat c", "3s heartbeat c"}, brokers[0].seen())
+	})
+}
+
+func TestAHeartbeatTellsWhatHoldsWhenItsTurnHasCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		b, l := w.broker("broker-a/0")
+		var group atomic.Pointer[string]
+		tell := func(s string) { group.Store(&s) }
+		tell("none")
+		c := w.client(0, func(cfg *Config) {
+			cfg.HeartbeatData = func() *protocol.HeartbeatRequest { return &protocol.HeartbeatRequest{ClientID: *group.Load()} }
+		})
+		_, err := c.Broker(t.Context(), l.Addr())
+		require.NoError(t, err)
+		b.answerHeartbeat(func(context.Context) error { time.Sleep(time.Second); return nil })
+		done := make(chan error, 3)
+		beat := func() {
+			go func() { done <- c.HeartbeatTo(t.Context(), l.Addr()) }()
+			synctest.Wait()
+		}
+		tell("old")
+		beat()
+		beat()
+		tell("new")
+		beat()
+		for range 3 {
+			require.NoError(t, <-done)
+		}
+		assert.Equal(t, []string{"0s connect c", "0s heartbeat none", "0s heartbeat old", "1s heartbeat new", "2s heartbeat new"}, b.seen())
+
+		// Nobody waits longer than for a call, and each wait ends with its caller.
+		b.answerHeartbeat(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		begin := time.Now()
+		beat()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, c.HeartbeatTo(ctx, l.Addr()), context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(begin))
+		require.Error(t, <-done)
+		assert.Equal(t, 3*time.Second, time.Since(begin))
+		assert.Empty(t, c.beats.m)
 	})
 }
 

@@ -70,6 +70,7 @@ type Client struct {
 	brokers   *pool[protocol.BrokerConn]
 	lookups   flights[*Route]
 	renewals  flights[bool]
+	beats     turns // of heartbeats to brokers
 	lookupSeq atomic.Uint64
 	routes    table[*cachedRoute]
 	addresses table[protocol.BrokerData] // by broker name, as the latest route has it
