@@ -180,6 +180,8 @@ type brokerRun struct {
 	elections *ha.Participant               // nil without failover
 	announced atomic.Bool                   // it has registered in its role
 	early     *doorway                      // of one that is being promoted; of who begins and ends duties
+	heritage  *heritage                     // the same; nil unless a former master has left it
+	retiring  atomic.Int64                  // the epoch that the master gives up, see retire; 0: none
 	renounced atomic.Bool                   // in a group with failover: the log may be dropped
 	writes    inflight                      // requests that only a master serves
 	moved     chan struct{}                 // capacity 1: the log of a slave has grown
@@ -442,9 +444,10 @@ func (b *Broker) open(ctx context.Context) (err error) {
 
 // Shutdown takes the broker out of the routes, refuses new sends, waits for
 // those in flight until ctx ends, and closes. The master of a group with failover
-// hands over to a slave that is in sync before it closes, and waits for that until ctx
-// ends, for LeaseExpire at most: sends go on within a second. After Close they wait for
-// its lease to run out.
+// hands over to a slave that is in sync before it closes, with all that it has answered,
+// and waits for that until ctx ends, for LeaseExpire and LeaseRenew at most: sends go on
+// within a second, or two LeaseRenew later when links or disks are slow. After Close they
+// wait for its lease to run out.
 func (b *Broker) Shutdown(ctx context.Context) error {
 	if b.life.use() == nil {
 		b.gate.open()
@@ -647,7 +650,7 @@ func serveOpen[Q, R any](ctx context.Context, s *brokerSession, code Code, topic
 	if !s.serving.Load() {
 		return nil, &protocol.Error{Code: protocol.SystemError, Remark: "the broker is starting, try again", Broker: s.cfg.Name}
 	}
-	guarded := needsMaster(code)
+	guarded := needsMaster(code) || code == protocol.CodeUpdateConsumerOffset && s.elections != nil && s.draining.Load()
 	if guarded {
 		s.writes.enter() // before its role is looked at: see fence
 		defer s.writes.leave()
@@ -655,6 +658,11 @@ func serveOpen[Q, R any](ctx context.Context, s *brokerSession, code Code, topic
 	role := s.standing.Load()
 	if guarded && role.role != RoleMaster {
 		return nil, answer(ctx, s.cfg.Name, s.notMaster(code))
+	}
+	if guarded {
+		if err := s.retires(code, role); err != nil {
+			return nil, answer(ctx, s.cfg.Name, err)
+		}
 	}
 	var resp *R
 	var err error

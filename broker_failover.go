@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/pocketmq/pocketmq/ha"
@@ -33,7 +32,7 @@ func (r *brokerRun) takePart(fresh bool) error {
 	}
 	r.standing.Store(&standing{role: RoleSlave, epoch: lastEpoch, id: -1, fenced: true})
 	r.elections = ha.NewParticipant(ha.ParticipantConfig{
-		Replica: ha.ReplicaConfig{ID: r.cfg.ID, Addr: r.haAddr(), Lease: r.cfg.Timings.LeaseExpire, Renew: r.cfg.Timings.LeaseRenew, Unelected: ownPromises{r.replica}.Highest()},
+		Replica: ha.ReplicaConfig{ID: r.cfg.ID, Addr: r.haAddr(), ClientAddr: r.addr.String(), Lease: r.cfg.Timings.LeaseExpire, Renew: r.cfg.Timings.LeaseRenew, Unelected: ownPromises{r.replica}.Highest()},
 		State:   life, LastEpoch: lastEpoch, End: end, Duties: elector{r},
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			return r.cfg.Transport.DialStream(ctx, protocol.Dial{Node: r.node, Addr: r.wire.controller()})
@@ -103,6 +102,9 @@ func (e elector) Follow(epoch, master int64, addr string, lossEpoch int64) {
 	}
 }
 
+// Inherit implements ha.Duties.
+func (e elector) Inherit(ctx context.Context, _ int64, addr string) { e.r.inherit(ctx, addr) }
+
 // Prepare implements ha.Duties.
 func (e elector) Prepare(ctx context.Context, step ha.Do, epoch int64) error {
 	err := e.r.prepare(ctx, step, epoch)
@@ -163,43 +165,12 @@ func (r *brokerRun) fence() {
 	r.duty = nil
 	r.delays.Store(nil)
 	r.receiver.Store(nil)
+	r.heritage = nil
 	if m != nil || old.role == RoleMaster {
+		r.offsets.Follow()   // what is committed from now on is for the next master
 		r.waiters.RouseAll() // pulls that are held find that it is master no more
 		r.writes.wait(r.ctx) // they end: nobody is left whom they could wait for
 		r.locks.Clear()
-	}
-}
-
-// handOver gives up being master, and waits until another one is. It does nothing when
-// there is nobody: a group without a master keeps its set.
-func (r *brokerRun) handOver(ctx context.Context) {
-	m := r.master.Load()
-	if m == nil || r.elections == nil || ctx.Err() != nil {
-		return
-	}
-	if !slices.ContainsFunc(m.slaves.Status().Slaves, func(s ha.SlaveStatus) bool { return s.InSync && s.Connected && s.ID != r.cfg.ID }) {
-		return
-	}
-	w := r.wire.watch.watch(rolesChanged)
-	defer r.wire.watch.end(w)
-	t := time.NewTimer(r.cfg.Timings.LeaseExpire) // nobody is waited for who comes no sooner than after a crash
-	defer t.Stop()
-	old := r.standing.Load().epoch
-	r.elections.Resign()
-	for {
-		if at := r.standing.Load(); at.epoch > old && !at.fenced {
-			return
-		}
-		select {
-		case <-w.woken:
-		case <-t.C:
-			r.log.Warn("no other member has become master in time")
-			return
-		case <-ctx.Done():
-			return
-		case <-r.ctx.Done():
-			return
-		}
 	}
 }
 
@@ -263,6 +234,9 @@ func (r *brokerRun) serve(epoch int64, set []ha.Member, setEpoch int64) error {
 	st := r.store()
 	if err := st.SetConfirmed(st.Positions().Written); err != nil {
 		return err
+	}
+	if err := r.takeHeritage(); err != nil {
+		r.log.Warn("what the former master had beside its log was not taken over", "err", err)
 	}
 	if err := errors.Join(r.leadMetadata(epoch), r.ensureTopics()); err != nil {
 		return err

@@ -13,7 +13,9 @@ import (
 )
 
 // Elect makes a member the master of its group, if the rules allow it: it has to be one
-// that has everything that was acknowledged. It returns when it is master and every name
+// that has everything that was acknowledged. The present master refuses writes meanwhile,
+// and leaves what it has answered beside its log, such as topics and offsets, to the new
+// one, which takes two LeaseRenew at most. It returns when it is master and every name
 // server that can be reached knows that; when ctx ends before, the error says what is
 // missing. Sends wait until it has as many slaves in sync as they need. Errors:
 // ErrNotMaster with the reason when it cannot be, or when another one was elected
@@ -57,8 +59,10 @@ func (c *Cluster) elect(ctx context.Context, group string, id int64, unclean boo
 		return protocol.Tagged(fmt.Sprintf("the controller of %s is paused, and was not asked: %v", group, err), ErrUnreachable, err)
 	}
 	server := run.server
+	goOn := c.retireMaster(ctx, group, id)
 	epoch, err := server.Designate(ctx, id, unclean)
 	if err != nil {
+		goOn()
 		return cannotElect(group, id, err)
 	}
 	err = c.awaitElected(ctx, server, group, id, epoch, unclean)
@@ -74,6 +78,22 @@ func (c *Cluster) elect(ctx context.Context, group string, id int64, unclean boo
 		return errors.Join(err, fmt.Errorf("controller of %s: %w", group, err2))
 	}
 	return fmt.Errorf("broker %s has not become master, and the order is withdrawn: %w", nodeName(group, id), err)
+}
+
+// retireMaster prepares the master of a group for the election of another member. goOn
+// is for when there is none.
+func (c *Cluster) retireMaster(ctx context.Context, group string, id int64) (goOn func()) {
+	var master *brokerRun // there may be a former one, too, that does not know it yet
+	var epoch int64
+	for r := range c.runsOf(group) {
+		if at := r.standing.Load(); at.role == RoleMaster && at.epoch > epoch {
+			master, epoch = r, at.epoch
+		}
+	}
+	if master == nil || master.cfg.ID == id {
+		return func() {}
+	}
+	return master.retire(ctx)
 }
 
 // cannotElect says of which member, and what can be done, when an election has not begun.

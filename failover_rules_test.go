@@ -94,7 +94,7 @@ func TestAMasterThatIsFencedWhileItWritesAnswersAnError(t *testing.T) {
 		p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: 10 * time.Second, Retries: pocketmq.NoRetries})
 		replicated(t, p, 0, 1)
 		inSync(t, c, 2)
-		require.NoError(t, c.SlowDisk("broker-a", 0, time.Second))
+		require.NoError(t, c.SlowDisk("broker-a", 0, 3*time.Second)) // longer than a hand-over waits
 		done := sendAsync(t, p, text("T", "late"))
 		synctest.Wait()
 		require.NoError(t, c.Elect(t.Context(), "broker-a", 1))

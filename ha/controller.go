@@ -76,6 +76,8 @@ type ReplicaEntry struct {
 	// Unclean: it may have lost what it acknowledged, and has not joined the set since.
 	Unclean bool   `json:"unclean,omitempty"`
 	Addr    string `json:"addr,omitempty"`
+	// ClientAddr is where it serves clients.
+	ClientAddr string `json:"clientAddr,omitempty"`
 }
 
 // Loss is an election outside of the rules.
@@ -121,6 +123,8 @@ type Controller struct {
 	// began: it does not know what it granted in a former life.
 	leaseFrom time.Time
 	leaseOver bool // Master has said so itself
+	serving   bool // the present life of Master is the one that is, or was, master
+	left      bool // it is alive and has given up a lease that ran: what it has beside its log stays as it is
 
 	heard    map[int64]time.Time // when a replica was last heard of in its present life
 	promised map[int64]Message   // under Epoch
@@ -212,6 +216,7 @@ func (c *Controller) Step(now time.Time, m Message) Output {
 		if m.Epoch == c.state.Epoch && c.voting() {
 			c.promised[m.From] = m
 			// Who has promised does not serve under a lower epoch any more.
+			c.leaving(now, m)
 			c.leaseOver = c.leaseOver || m.From == c.state.Master
 		}
 	case MessageConfirmed:
@@ -251,8 +256,8 @@ func (c *Controller) register(now time.Time, m Message, out *Output) {
 	switch {
 	case e != nil && e.Incarnation == m.Incarnation: // a copy
 		c.heard[m.From] = now
-		if e.Addr != m.Addr {
-			e.Addr = m.Addr
+		if e.Addr != m.Addr || e.ClientAddr != m.ClientAddr {
+			e.Addr, e.ClientAddr = m.Addr, m.ClientAddr
 			c.store(out)
 		}
 		c.answer(out, m, "")
@@ -263,6 +268,9 @@ func (c *Controller) register(now time.Time, m Message, out *Output) {
 	}
 	c.enrol(m)
 	c.heard[m.From] = now
+	if c.state.Master == m.From {
+		c.serving, c.left = false, false // its files may be older than what others have copied
+	}
 	delete(c.promised, m.From)
 	delete(c.failed, m.From)
 	c.store(out)
@@ -287,7 +295,7 @@ func (c *Controller) register(now time.Time, m Message, out *Output) {
 func (c *Controller) enrol(m Message) {
 	switch e := c.entry(m.From); {
 	case e == nil:
-		c.state.Replicas = append(c.state.Replicas, ReplicaEntry{ID: m.From, Incarnation: m.Incarnation, Addr: m.Addr})
+		c.state.Replicas = append(c.state.Replicas, ReplicaEntry{ID: m.From, Incarnation: m.Incarnation, Addr: m.Addr, ClientAddr: m.ClientAddr})
 		slices.SortFunc(c.state.Replicas, func(a, b ReplicaEntry) int { return cmp.Compare(a.ID, b.ID) })
 	default:
 		// Rule 3: it has what it acknowledged only if it says so, and goes on from the
@@ -303,7 +311,7 @@ func (c *Controller) enrol(m Message) {
 			}
 		}
 		e.Former = e.Former[max(0, len(e.Former)-maxFormer):]
-		e.Incarnation, e.Addr = m.Incarnation, m.Addr
+		e.Incarnation, e.Addr, e.ClientAddr = m.Incarnation, m.Addr, m.ClientAddr
 		if e.Unclean && len(c.state.Set) > 1 && slices.Contains(c.state.Set, m.From) {
 			// A smaller set is always safe; the master will take it in again. It is
 			// kept when it is the last one: an operator will want to know.
@@ -317,7 +325,7 @@ func (c *Controller) enrol(m Message) {
 func (c *Controller) renew(now time.Time, m Message, out *Output) {
 	a := c.answer(out, m, "")
 	if c.isMaster(m.From, m.MasterEpoch) {
-		c.leaseFrom, c.leaseOver = now, false
+		c.leaseFrom, c.leaseOver, c.serving = now, false, true
 		a.Leased = true
 	}
 }
@@ -377,7 +385,7 @@ func (c *Controller) confirmed(now time.Time, m Message, out *Output) {
 		c.state.Master, c.state.MasterEpoch, c.state.Pending = m.From, m.Epoch, NoReplica
 		c.state.Set = []int64{m.From}
 		c.state.SetEpoch++
-		c.since = now
+		c.since, c.left = now, false
 		c.store(out)
 		for _, e := range c.state.Replicas {
 			if e.ID != m.From {
@@ -388,7 +396,7 @@ func (c *Controller) confirmed(now time.Time, m Message, out *Output) {
 		c.answer(out, m, RefusedEpoch)
 		return
 	}
-	c.leaseFrom, c.leaseOver = now, false
+	c.leaseFrom, c.leaseOver, c.serving = now, false, true
 	c.answer(out, m, "").Leased = true
 }
 
@@ -397,9 +405,16 @@ func (c *Controller) resigned(now time.Time, m Message, out *Output) {
 	if m.Epoch != c.state.Epoch || m.From != c.state.Pending && !c.isMaster(m.From, m.Epoch) {
 		return
 	}
+	c.leaving(now, m)
 	c.leaseOver = c.leaseOver || m.From == c.state.Master
 	c.failed[m.From] = true
 	c.elect(now, out)
+}
+
+// leaving takes in that the sender serves no more: whether that is the master, which had
+// a lease still.
+func (c *Controller) leaving(now time.Time, m Message) {
+	c.left = c.left || m.From == c.state.Master && c.serving && !c.isLeaseOver(now)
 }
 
 // elect begins an election under a new epoch, which is stored before anyone is told.
@@ -511,7 +526,11 @@ func (c *Controller) await(now time.Time, out *Output) {
 	}
 	if now.Sub(c.asked) >= c.cfg.Renew/4 {
 		c.asked = now
-		out.Send = append(out.Send, Message{Kind: MessageElected, From: NoReplica, To: e.ID, Incarnation: e.Incarnation, Epoch: c.state.Epoch})
+		m := Message{Kind: MessageElected, From: NoReplica, To: e.ID, Incarnation: e.Incarnation, Epoch: c.state.Epoch}
+		if c.left && c.state.Master != e.ID {
+			m.ClientAddr = c.entry(c.state.Master).ClientAddr
+		}
+		out.Send = append(out.Send, m)
 	}
 }
 

@@ -25,7 +25,7 @@ type MessageKind string
 // copy may come late, twice, or not at all.
 const (
 	// MessageRegister: From is there, in a new life: Incarnation, Before, Clean, Seen,
-	// Unelected, LastEpoch, End, Addr; Life as the controller has told it last. Answered by
+	// Unelected, LastEpoch, End, Addr, ClientAddr; Life as the controller has told it last. Answered by
 	// MessageState.
 	MessageRegister MessageKind = "register"
 	// MessageRenew: From lives, Seen; MasterEpoch is its own epoch when it is master,
@@ -56,6 +56,8 @@ const (
 	// MessagePromise: To is asked for MessagePromised.
 	MessagePromise MessageKind = "promise"
 	// MessageElected: To, in the life of Incarnation, is to become master under Epoch.
+	// ClientAddr, unless empty, is that of the former master, which serves no more, and has
+	// said so: what it has beside its log does not change any more.
 	MessageElected MessageKind = "elected"
 )
 
@@ -117,7 +119,8 @@ type Message struct {
 	MasterEpoch int64    `json:"masterEpoch,omitempty"`
 	SetEpoch    int64    `json:"setEpoch,omitempty"`
 	Set         []Member `json:"set,omitempty"`
-	Addr        string   `json:"addr,omitempty"` // where From, or the master, has its log
+	Addr        string   `json:"addr,omitempty"`       // where From, or the master, has its log
+	ClientAddr  string   `json:"clientAddr,omitempty"` // where From, or the former master, serves clients
 	// Before are former lives whose log this one has whole, if Clean.
 	Before []int64 `json:"before,omitempty"`
 	Clean  bool    `json:"clean,omitempty"`
@@ -237,7 +240,7 @@ func (m *Message) check() error {
 	if m.From < NoReplica || m.To < NoReplica || m.Master < NoReplica {
 		return fail("a replica below 0")
 	}
-	if len(m.Before) > maxBefore || len(m.Addr) > maxAddr {
+	if len(m.Before) > maxBefore || len(m.Addr) > maxAddr || len(m.ClientAddr) > maxAddr {
 		return fail("too many former lives, or a long address")
 	}
 	return checkSet(m.Set, fail)

@@ -23,7 +23,7 @@ func sampleMessages() []Message {
 		{Kind: MessageDesignate, From: NoReplica, To: NoReplica, ID: 1, Unclean: true},
 		{Kind: MessageState, From: NoReplica, To: 1, Epoch: 5, Master: NoReplica, Answers: MessageAlter, Refusal: RefusedSetEpoch, Base: 8},
 		{Kind: MessagePromise, From: NoReplica, To: 1, Incarnation: 3, Epoch: 6},
-		{Kind: MessageElected, From: NoReplica, To: 1, Incarnation: 3, Epoch: 6},
+		{Kind: MessageElected, From: NoReplica, To: 1, Incarnation: 3, Epoch: 6, ClientAddr: "a:1"},
 	}
 }
 

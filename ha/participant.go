@@ -22,6 +22,10 @@ type Duties interface {
 	// Follow makes it a slave, of the master at addr. Whatever is in the way is tried
 	// again by itself. lossEpoch is as in ReceiverConfig.
 	Follow(epoch, master int64, addr string, lossEpoch int64)
+	// Inherit copies, at the first step of a promotion, what the former master has beside
+	// its log, from where it serves clients. It gives up within about ReplicaConfig.Renew,
+	// so that the controller goes on hearing of the replica.
+	Inherit(ctx context.Context, epoch int64, addr string)
 	// Prepare carries out a step of a promotion: see DoCutTail and the following.
 	Prepare(ctx context.Context, step Do, epoch int64) error
 	// Serve makes it master.
@@ -273,6 +277,9 @@ func (p *Participant) do(ctx context.Context, a Action) {
 		p.step(func(r *Replica) Ready { return r.Reported(a.Epoch, lastEpoch, end) })
 	case DoFollow:
 		d.Follow(a.Epoch, a.Master, a.Addr, a.LossEpoch)
+	case DoInherit:
+		d.Inherit(ctx, a.Epoch, a.Addr)
+		p.step(func(r *Replica) Ready { return r.Done(time.Now(), a.Epoch, a.Do, nil) })
 	case DoCutTail, DoBeginEpoch, DoDispatch, DoClamp:
 		err := d.Prepare(ctx, a.Do, a.Epoch)
 		p.step(func(r *Replica) Ready { return r.Done(time.Now(), a.Epoch, a.Do, err) })

@@ -10,6 +10,9 @@ import (
 type ReplicaConfig struct {
 	ID   int64
 	Addr string // where slaves reach its log while it is master
+	// ClientAddr is where clients reach it, and who is elected after it what it has
+	// beside its log: see DoInherit.
+	ClientAddr string
 	// Lease and Renew are as in [ControllerConfig].
 	Lease, Renew time.Duration
 	// Unelected is the highest epoch that it knows of from before its group elected.
@@ -96,6 +99,11 @@ const (
 	// DoFollow: be the slave of Master at Addr, under Epoch; LossEpoch is as in
 	// [ReceiverConfig].
 	DoFollow
+	// DoInherit: the first step of a promotion that the former master, at Addr, has made
+	// room for: copy what it has beside its log, which does not change any more. It is
+	// given up soon, within about Renew, and never a reason not to become master. It is
+	// followed by [Replica.Done].
+	DoInherit
 	// DoCutTail, DoBeginEpoch, DoDispatch, DoClamp: the steps of a promotion, each
 	// durable, each followed by [Replica.Done]: cut an incomplete record off the end
 	// of the log; make Epoch begin at its end; dispatch to its end; move positions
@@ -162,6 +170,7 @@ type Replica struct {
 	reported   bool   // under epoch, as RoleNone
 	resigned   int64  // the epoch that was given up last
 	step       Do     // of a promotion; DoServe: it waits for the confirmation
+	former     string // of a promotion: where the former master is, if it has left by itself
 	lease      time.Time
 	last       Message // what was reported last: for the registration
 	sent       time.Time
@@ -400,7 +409,7 @@ func (r *Replica) elected(now time.Time, m Message, out *Ready) {
 	if r.role != RoleNone || !r.reported || m.Epoch != r.epoch || m.Epoch != r.state.Seen {
 		return
 	}
-	r.role, r.step = RolePromoting, DoFence
+	r.role, r.step, r.former = RolePromoting, DoFence, m.ClientAddr
 	r.goOnPromoting(now, out)
 }
 
@@ -409,6 +418,11 @@ func (r *Replica) elected(now time.Time, m Message, out *Ready) {
 func (r *Replica) goOnPromoting(now time.Time, out *Ready) {
 	switch r.step {
 	case DoFence:
+		r.step = DoCutTail
+		if r.former != "" {
+			r.step = DoInherit
+		}
+	case DoInherit:
 		r.step = DoCutTail
 	case DoCutTail:
 		r.step = DoBeginEpoch
@@ -426,7 +440,7 @@ func (r *Replica) goOnPromoting(now time.Time, out *Ready) {
 		}
 		return
 	}
-	out.Do = append(out.Do, Action{Do: r.step, Epoch: r.epoch})
+	out.Do = append(out.Do, Action{Do: r.step, Epoch: r.epoch, Addr: r.former})
 }
 
 // told takes in what the controller has stored, and what it answers.
@@ -542,7 +556,7 @@ func (r *Replica) message(kind MessageKind) Message {
 
 func (r *Replica) registration() Message {
 	m := r.message(MessageRegister)
-	m.Before, m.Clean, m.Addr = r.state.Before, r.state.Clean, r.cfg.Addr
+	m.Before, m.Clean, m.Addr, m.ClientAddr = r.state.Before, r.state.Clean, r.cfg.Addr, r.cfg.ClientAddr
 	m.LastEpoch, m.End = r.last.LastEpoch, r.last.End
 	m.Unelected, m.Life = r.cfg.Unelected, r.life
 	return m

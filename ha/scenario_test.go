@@ -1,6 +1,7 @@
 package ha
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -284,6 +285,54 @@ func TestHandOverOfALivingMasterTakesNoLease(t *testing.T) { // rule 4
 	m2, took := s.resign(t, m)
 	assert.NotEqual(t, m, m2)
 	assert.Less(t, took, 2*time.Second)
+}
+
+// What a master has beside its log is copied from it when it has left by itself, and only
+// then: one that is gone would be waited for, and files may be older than copies.
+func TestWhoIsElectedInheritsFromAMasterThatHasLeft(t *testing.T) {
+	s := script(t, 3, true, guardNone)
+	s.ctl.output(s.ctl.c.Step(s.ctl.clock(), Message{Kind: MessageDesignate, From: NoReplica, To: NoReplica, ID: 2}))
+	m, _ := s.takesOver(t, s.nodes[0])
+	assert.Equal(t, "client0", m.heirOf)
+	was := m.id
+	m, _ = s.resign(t, m)
+	assert.Equal(t, fmt.Sprint("client", was), m.heirOf)
+
+	require.True(t, s.until(5*time.Second, func() bool { return s.inSync(3) }))
+	dead := m
+	s.kill(dead)
+	m, _ = s.takesOver(t, dead)
+	assert.Empty(t, m.heirOf, "it is gone")
+	s.start(dead)
+
+	require.True(t, s.until(5*time.Second, func() bool { return s.inSync(3) }))
+	s.kill(m)
+	s.start(m)
+	m, _ = s.takesOver(t, nil)
+	assert.Empty(t, m.heirOf, "it has begun anew")
+
+	// The lease of who cannot be heard runs out before it promises.
+	require.True(t, s.until(5*time.Second, func() bool { return s.inSync(3) }))
+	s.cut[[2]int64{m.id, NoReplica}] = true
+	require.True(t, s.until(10*time.Second, func() bool { return s.ctl.stored.Epoch > s.ctl.stored.MasterEpoch }))
+	s.cut[[2]int64{m.id, NoReplica}] = false
+	m, _ = s.takesOver(t, nil)
+	assert.Empty(t, m.heirOf, "its lease had run out")
+}
+
+// When who was elected is lost, the next one is told, too.
+func TestWhoIsElectedNextInheritsToo(t *testing.T) {
+	s := script(t, 3, true, guardNone)
+	s.ctl.output(s.ctl.c.Step(s.ctl.clock(), Message{Kind: MessageDesignate, From: NoReplica, To: NoReplica, ID: 2}))
+	require.True(t, s.until(time.Second, func() bool { return s.ctl.stored.Pending == 2 }))
+	s.kill(s.nodes[2])
+	m, _ := s.takesOver(t, nil)
+	require.NotEqual(t, s.nodes[2], m)
+	if m.id == 0 {
+		assert.Empty(t, m.heirOf, "it has it")
+	} else {
+		assert.Equal(t, "client0", m.heirOf)
+	}
 }
 
 func (s *sim) resign(t *testing.T, m *simNode) (*simNode, time.Duration) {

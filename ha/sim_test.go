@@ -215,6 +215,7 @@ type simNode struct {
 	r       *Replica
 	actions []Action
 	acting  bool
+	heirOf  string // whom it has inherited from at its last promotion
 	syncing bool
 	clean   bool // of the last end of its process
 
@@ -502,7 +503,7 @@ func (s *sim) start(n *simNode) {
 	state := NextLife(n.disk.state, s.nextLife, n.clean)
 	n.clean = true
 	n.disk.state = &state
-	n.r = NewReplica(n.clock(), ReplicaConfig{ID: n.id, Addr: fmt.Sprint("node", n.id), Lease: s.cfg.lease, Renew: s.cfg.renew, Unelected: n.disk.unelected}, state, n.disk.lastEpoch(), n.disk.end())
+	n.r = NewReplica(n.clock(), ReplicaConfig{ID: n.id, Addr: fmt.Sprint("node", n.id), ClientAddr: fmt.Sprint("client", n.id), Lease: s.cfg.lease, Renew: s.cfg.renew, Unelected: n.disk.unelected}, state, n.disk.lastEpoch(), n.disk.end())
 	n.r.guards = guardsWithout(s.cfg.guard)
 	s.trace("node %d begins life %d (incarnation %d, before %v, clean %v, seen %d, end %d, last epoch %d)", n.id, n.life, state.Incarnation, state.Before, state.Clean, state.Seen, n.disk.end(), n.disk.lastEpoch())
 	n.beat()
@@ -619,7 +620,7 @@ func (n *simNode) perform(a Action) {
 	switch a.Do {
 	case DoFence:
 		n.leave()
-		n.rcv = nil
+		n.rcv, n.heirOf = nil, ""
 	case DoReport:
 		if n.r.lacks(guardReport) || n.r.lacks(guardFence) {
 			// The receiver may go on between the read and the answer.
@@ -635,6 +636,9 @@ func (n *simNode) perform(a Action) {
 		s.trace("node %d follows %d under epoch %d", n.id, a.Master, a.Epoch)
 		n.rcv = &simIn{master: a.Master, epoch: a.Epoch, lossEpoch: a.LossEpoch, addr: a.Addr, asked: -1}
 		n.housekeeping()
+	case DoInherit:
+		n.heirOf = a.Addr
+		n.ready(n.r.Done(n.clock(), a.Epoch, a.Do, nil))
 	case DoCutTail, DoDispatch, DoClamp:
 		n.ready(n.r.Done(n.clock(), a.Epoch, a.Do, nil))
 	case DoBeginEpoch:

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pocketmq/pocketmq/internal/statefile"
 	"github.com/pocketmq/pocketmq/message"
 )
 
@@ -39,13 +40,15 @@ type Log interface {
 	Sync(ctx context.Context) error
 }
 
-// Service delivers delayed messages when they are due. Arrived, Hurry and Persist
-// are safe for concurrent use.
+// Service delivers delayed messages when they are due. All but Run, which is called
+// once, is safe for concurrent use.
 type Service struct {
 	log      Log
 	progress *Progress
 	logger   *slog.Logger
-	wake     chan struct{} // capacity 1: something is to be looked at earlier
+	wake     chan struct{}  // capacity 1: something is to be looked at earlier
+	turn     statefile.Turn // of who delivers, or has frozen the service
+	saving   statefile.Turn // one save at a time, so that none overtakes a later one; taken after turn, before mu
 
 	mu       sync.Mutex // guards the rest; a leaf
 	schedule *Schedule
@@ -55,7 +58,7 @@ type Service struct {
 // NewService returns a service for the levels with these delays. It moves the
 // progress of each into the bounds of its queue.
 func NewService(delays []time.Duration, log Log, progress *Progress, logger *slog.Logger) *Service {
-	s := &Service{log: log, progress: progress, logger: logger, wake: make(chan struct{}, 1)}
+	s := &Service{log: log, progress: progress, logger: logger, wake: make(chan struct{}, 1), turn: statefile.NewTurn(), saving: statefile.NewTurn()}
 	next := make([]int64, len(delays))
 	for i := range next {
 		next[i] = progress.Offset(i)
@@ -161,11 +164,25 @@ func (s *Service) Run(ctx context.Context) {
 				return
 			}
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || s.turn.LockContext(ctx) != nil {
 			return
 		}
 		s.look(ctx, level)
+		s.turn.Unlock()
 	}
+}
+
+// Freeze stops deliveries: the one that goes on ends first. Then it saves the progress,
+// which stays as it is until thaw is called. It returns once everything in the log is
+// durable, whether there was progress or not. It blocks for that, and for the file calls.
+//
+// The errors are that of ctx, and those of the save. thaw is to be called after an error,
+// too, and once.
+func (s *Service) Freeze(ctx context.Context) (thaw func(), err error) {
+	if err := s.turn.LockContext(ctx); err != nil {
+		return func() {}, err
+	}
+	return s.turn.Unlock, s.persist(ctx, true)
 }
 
 // look delivers what is due of a level.
@@ -310,13 +327,20 @@ func (s *Service) offsetsLocked() []int64 {
 
 // Persist saves the progress once what it stands for is durable. It blocks for
 // that, and for the file calls.
-func (s *Service) Persist(ctx context.Context) error {
+func (s *Service) Persist(ctx context.Context) error { return s.persist(ctx, false) }
+
+// persist waits for the sync when there is nothing to save, too, if sync says so.
+func (s *Service) persist(ctx context.Context, sync bool) error {
+	if err := s.saving.LockContext(ctx); err != nil {
+		return err
+	}
+	defer s.saving.Unlock()
 	s.mu.Lock()
 	next := s.offsetsLocked()
 	s.deleted.trim(next)
 	deleted := s.deleted.clone()
 	s.mu.Unlock()
-	if s.progress.saved(next, deleted) {
+	if !sync && s.progress.saved(next, deleted) {
 		return nil
 	}
 	if err := s.log.Sync(ctx); err != nil {

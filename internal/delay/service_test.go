@@ -423,3 +423,38 @@ func TestADeletionBeyondTheQueueIsLowered(t *testing.T) {
 	d.trim([]int64{2, 3})
 	assert.Equal(t, deletions{"T": {0: 6}}, d)
 }
+
+func TestAFrozenServiceDeliversNothingAndHasSavedItsProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLog(time.Second)
+		p, err := OpenProgress("", false, nil)
+		require.NoError(t, err)
+		s := f.open(t, p)
+		ctx, cancel := context.WithCancel(t.Context())
+		var loop sync.WaitGroup
+		loop.Go(func() { s.Run(ctx) })
+		defer loop.Wait()
+		defer cancel()
+		f.add(t, 1, "T", 0, "a")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		f.add(t, 1, "T", 0, "b")
+
+		thaw, err := s.Freeze(ctx)
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, []string{"T/0 a"}, f.delivered)
+		assert.EqualValues(t, 1, p.Offset(0))
+		assert.Equal(t, 1, f.synced)
+
+		soon, end := context.WithTimeout(ctx, time.Second)
+		defer end()
+		again, err := s.Freeze(soon)
+		assert.ErrorIs(t, err, context.DeadlineExceeded, "somebody else has")
+		again()
+		thaw()
+		synctest.Wait()
+		assert.Equal(t, []string{"T/0 a", "T/0 b"}, f.delivered)
+	})
+}
