@@ -65,6 +65,8 @@ func historyKinds() []historyKind {
 	power.Flush = pocketmq.SyncFlush
 	async := pocketmq.BrokerConfig{Failover: true}
 	plain := pocketmq.BrokerConfig{Replication: pocketmq.SyncReplication}
+	cache := sync3
+	cache.MinInSyncReplicas = 2
 	plainPower := plain
 	plainPower.Flush = pocketmq.SyncFlush
 	kept := history.Promise{Kept: true, Firm: true}
@@ -72,6 +74,8 @@ func historyKinds() []historyKind {
 	return []historyKind{
 		{name: "failover", slaves: 2, config: sync3, faults: slices.Concat(lasting, controlling), promise: kept},
 		{name: "power", slaves: 2, dir: true, config: power, faults: slices.Concat(lasting, controlling, powering), promise: kept},
+		// Nothing is synced. Who loses power loses what the others have, as long as they keep it.
+		{name: "cache", slaves: 2, dir: true, config: cache, faults: slices.Concat(lasting, controlling, spared), promise: kept},
 		{name: "five", slaves: 4, config: sync3, faults: slices.Concat(lasting, controlling), promise: kept},
 		// What only the master has may be lost with it: that is what async means.
 		{name: "async", slaves: 2, config: async, faults: slices.Concat(lasting, controlling), promise: history.Promise{Firm: true}},
@@ -114,6 +118,10 @@ func TestFailoverHistories(t *testing.T) {
 		}
 	})
 	t.Log(sum.String())
+	t.Log("faults: ", fmt.Sprint(sum.kinds)[len("map"):])
+	if sum.runs.Load() >= 100 && *failoverKind == "" {
+		assert.Empty(t, sum.missing(), "kinds of faults that were not tried")
+	}
 }
 
 // TestFailoverInRealTime is the same on the real scheduler and over TCP, where links
@@ -150,6 +158,30 @@ func TestHistoryFile(t *testing.T) {
 // historySum counts over all runs.
 type historySum struct {
 	runs, faults, elections, acknowledged, stored, failed, consumed, failures atomic.Int64
+
+	mu    sync.Mutex // guards kinds
+	kinds map[faultKind]int
+}
+
+func (s *historySum) did(kind faultKind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kinds == nil {
+		s.kinds = make(map[faultKind]int)
+	}
+	s.kinds[kind]++
+}
+
+// missing are the kinds of faults that never took effect.
+func (s *historySum) missing() (list []faultKind) {
+	for _, k := range historyKinds() {
+		for _, f := range k.faults {
+			if s.kinds[f] == 0 && !slices.Contains(list, f) {
+				list = append(list, f)
+			}
+		}
+	}
+	return list
 }
 
 func (s *historySum) String() string {
@@ -214,7 +246,7 @@ func (r *historyRun) run(sum *historySum) {
 		}
 	}()
 	r.work()
-	r.breakThings()
+	r.breakThings(sum)
 	r.calm()
 	r.settle()
 	for _, id := range r.members {
@@ -240,6 +272,7 @@ func (r *historyRun) add(e history.Entry) {
 func (r *historyRun) start() {
 	r.begin = time.Now()
 	promise := r.promise
+	promise.Ordered = []string{"ordered"}
 	if promise.Firm { // or a place that a consumer has passed may be given out again
 		promise.Consumed = []string{"shared", "ordered"}
 	}

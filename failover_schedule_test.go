@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +28,10 @@ type faultKind string
 const (
 	faultKill          faultKind = "kill"
 	faultKillMaster    faultKind = "kill master"
+	faultStop          faultKind = "shut down"
+	faultClose         faultKind = "close"
 	faultRestart       faultKind = "restart"
+	faultPowerSpared   faultKind = "power off one of all in sync"
 	faultPower         faultKind = "power off"
 	faultPowerMaster   faultKind = "power off master"
 	faultController    faultKind = "kill controller"
@@ -58,7 +62,8 @@ const (
 
 // Groups of faults; what is named twice comes twice as often.
 var (
-	killing     = []faultKind{faultKill, faultKillMaster, faultKillMaster, faultRestart, faultRestart, faultRestart}
+	killing     = []faultKind{faultKill, faultKillMaster, faultKillMaster, faultStop, faultClose, faultRestart, faultRestart, faultRestart, faultRestart}
+	spared      = []faultKind{faultPowerSpared, faultPowerSpared, faultPowerSpared, faultPowerSpared, faultPowerSpared, faultPowerSpared, faultHeal, faultHeal, faultRestart, faultRestart, faultRestart, faultRestart}
 	powering    = []faultKind{faultPower, faultPower, faultPowerMaster, faultPowerMaster, faultRestart, faultRestart}
 	controlling = []faultKind{faultLie, faultPartMaster, faultPartMaster, faultController, faultControllerUp, faultControllerUp, faultControllerUp, faultControllerBad, faultControllerOK, faultControllerOK, faultElect, faultElect, faultStopControl, faultStopControl, faultGoControl, faultGoControl, faultGoControl}
 	networking  = []faultKind{faultCut, faultOneWay, faultOneWay, faultDrop, faultIsolate, faultIsolateMaster, faultDelay, faultHeal, faultHeal, faultHeal}
@@ -107,13 +112,16 @@ func (r *historyRun) node(n int64) string {
 }
 
 // breakThings carries out the schedule.
-func (r *historyRun) breakThings() {
+func (r *historyRun) breakThings(sum *historySum) {
 	r.state = faultState{down: make(map[int64]bool), paused: make(map[int64]bool), badDisk: make(map[int64]bool)}
 	time.Sleep(r.pace(time.Second))
 	for _, s := range r.schedule() {
 		time.Sleep(r.pace(s.after))
 		at := r.now()
 		if done := r.do(s); done != "" {
+			if strings.HasPrefix(done, string(s.kind)) { // a lie that nobody believed is none
+				sum.did(s.kind)
+			}
 			r.add(history.Entry{Kind: history.Fault, At: at, Until: r.now(), Text: done})
 			if *failoverLog {
 				r.t.Logf("%v %s", at, done)
@@ -142,15 +150,21 @@ func (r *historyRun) do(s scheduled) string {
 	}
 	var err error
 	switch s.kind {
-	case faultKill, faultKillMaster, faultPower, faultPowerMaster:
+	case faultKill, faultKillMaster, faultStop, faultClose, faultPower, faultPowerMaster, faultPowerSpared:
+		if s.kind == faultPowerSpared {
+			for n := 0; n < 50 && !r.allInSync(); n++ {
+				time.Sleep(r.pace(100 * time.Millisecond))
+			}
+			if !r.allInSync() {
+				return ""
+			}
+		}
 		if st.down[id] {
 			return ""
 		}
 		st.down[id], st.paused[id] = true, false
-		if s.kind == faultKill || s.kind == faultKillMaster {
-			err = c.Kill(historyGroup, id)
-		} else {
-			err = c.PowerOff(historyGroup, id)
+		if err = r.end(s.kind, id); err != nil && (s.kind == faultStop || s.kind == faultClose) {
+			return fmt.Sprintf("%s %d: %v", s.kind, id, err) // the disk is full
 		}
 	case faultRestart:
 		if !st.down[id] {
@@ -239,6 +253,37 @@ func (r *historyRun) do(s scheduled) string {
 	return fmt.Sprintf("%s %d", s.kind, id)
 }
 
+// end lets a member end.
+func (r *historyRun) end(kind faultKind, id int64) error {
+	switch kind {
+	case faultKill, faultKillMaster:
+		return r.cluster.Kill(historyGroup, id)
+	case faultStop:
+		ctx, cancel := context.WithTimeout(r.t.Context(), r.pace(2*time.Second))
+		defer cancel()
+		return r.cluster.Broker(historyGroup, id).Shutdown(ctx)
+	case faultClose:
+		return r.cluster.Broker(historyGroup, id).Close()
+	}
+	return r.cluster.PowerOff(historyGroup, id)
+}
+
+// allInSync is whether every member has everything that was acknowledged: one of them may
+// lose what it has not synced.
+func (r *historyRun) allInSync() bool {
+	n := 0
+	for b := range r.cluster.Brokers() {
+		if id := b.ID(); !r.state.down[id] && b.Role() == pocketmq.RoleMaster {
+			for _, s := range b.Status().Slaves {
+				if s.InSync && !r.state.down[s.ID] {
+					n++
+				}
+			}
+		}
+	}
+	return n == r.slaves
+}
+
 // doLink does something to a link.
 func (r *historyRun) doLink(s scheduled, id int64) string {
 	n := r.cluster.Network()
@@ -307,6 +352,9 @@ func (r *historyRun) lie() string {
 		require.NoError(r.t, r.cluster.Kill(historyGroup, id), r.what())
 	}
 	n.HealAll()
+	if told == 0 {
+		return fmt.Sprintf("%s %d: nobody was taken for a slave", faultKillMaster, id)
+	}
 	return fmt.Sprintf("%s %d: %d were taken for slaves", faultLie, id, told)
 }
 

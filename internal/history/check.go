@@ -27,6 +27,10 @@ import (
 //     there are judged by it; one whose record is not there is a loss already.
 //   - An election is noted when the elected begins to serve, which is after the lease of
 //     the master before it: whoever answers what was sent later does so without one.
+//   - What a group that consumes in order has got of a queue is noted before its handler
+//     returns, and it is given the next message after that: the order of the notes is that
+//     of the deliveries. A queue begins at 0 and is dense, so the first message of a queue
+//     that it gets is at 0, and each that is new is at the next offset.
 //   - The broker that has answered is told by the address in the message id of the
 //     answer, and the one that appended the record by the address in it.
 //
@@ -39,8 +43,8 @@ import (
 // acknowledgement, nothing was promised. What is not found: a loss among messages whose
 // attempts failed (promised is nothing), and wrong orders among attempts that overlap.
 //
-// It does not judge in which order consumers got messages, offsets that go back, nor how
-// often something is delivered; and delayed messages, retries and dead letters are in no
+// It does not judge how often something is delivered, so no committed offset that goes
+// back, nor the order in which a group gets messages that does not consume in order; and delayed messages, retries and dead letters are in no
 // history. Tests of their own look at those.
 func Check(h History) []string {
 	c := newChecker(h)
@@ -53,6 +57,7 @@ func Check(h History) []string {
 	}
 	c.former()
 	c.consumed()
+	c.ordered()
 	c.quiet()
 	return c.done()
 }
@@ -322,6 +327,27 @@ func (c *checker) consumed() {
 				c.complain("not consumed", "%s never got %s", group, describe(r))
 			}
 		}
+	}
+}
+
+// ordered demands that groups that consume in order got no message before the one in
+// front of it.
+func (c *checker) ordered() {
+	type queue struct {
+		group string
+		id    int
+	}
+	next := make(map[queue]int64)
+	for i := range c.h {
+		e := &c.h[i]
+		if e.Kind != Got || !slices.Contains(c.promise.Ordered, e.Who) {
+			continue
+		}
+		q := queue{e.Who, e.Queue}
+		if e.Offset > next[q] {
+			c.complain("out of order", "%s got %q, queue %d offset %d, at %v, and not yet offset %d", e.Who, e.Body, e.Queue, e.Offset, e.At, next[q])
+		}
+		next[q] = max(next[q], e.Offset+1)
 	}
 }
 

@@ -59,6 +59,9 @@ type Promise struct {
 	Firm bool `json:"firm,omitempty"`
 	// Consumed: each message in the log in the end was got by each of these groups.
 	Consumed []string `json:"consumed,omitempty"`
+	// Ordered: these groups got each queue in order: a message again, perhaps, but none
+	// for the first time before the one in front of it.
+	Ordered []string `json:"ordered,omitempty"`
 	// Master bounds the time from quiet to the first acknowledgement; 0: no bound.
 	Master time.Duration `json:"master,omitempty"`
 }
@@ -82,7 +85,8 @@ type Entry struct {
 	Promise  *Promise      `json:"promise,omitempty"`
 }
 
-// History is what happened, in any order but for Run, which is first.
+// History is what happened, in any order but for Run, which is first, and what one group
+// got of one queue.
 type History []Entry
 
 // ErrNoHistory means that a file holds something else.
