@@ -25,8 +25,9 @@ type AdminConfig struct {
 }
 
 // Admin looks after the topics and consumer groups of a cluster and looks messages
-// up. Safe for
-// concurrent use. Java: DefaultMQAdminExt.
+// up. What it changes is asked of the next master of a group, within AdminConfig.Timeout,
+// when one says that it is none any more (ErrNotMaster). Safe for concurrent use. Java:
+// DefaultMQAdminExt.
 type Admin struct {
 	cfg    AdminConfig
 	id     identity
@@ -165,7 +166,7 @@ func (a *Admin) CreateTopic(ctx context.Context, t TopicConfig) error {
 	}
 	var errs []error
 	for _, b := range brokers {
-		if _, err := ask(ctx, a, b.addr, protocol.BrokerConn.CreateTopic, &protocol.CreateTopicRequest{Config: config}); err != nil {
+		if _, err := change(ctx, a, b, protocol.BrokerConn.CreateTopic, &protocol.CreateTopicRequest{Config: config}); err != nil {
 			errs = append(errs, fmt.Errorf("create topic %s on %s: %w", t.Name, b.name, err))
 		}
 	}
@@ -210,7 +211,7 @@ func (a *Admin) DeleteTopic(ctx context.Context, topic string) error {
 func (a *Admin) deleteTopic(ctx context.Context, topic string) error {
 	q := &protocol.DeleteTopicRequest{Topic: topic}
 	if _, err := askAll(ctx, a, func(ctx context.Context, m master) (*protocol.DeleteTopicResponse, error) {
-		return ask(ctx, a, m.addr, protocol.BrokerConn.DeleteTopic, q)
+		return change(ctx, a, m, protocol.BrokerConn.DeleteTopic, q)
 	}); err != nil {
 		return err
 	}
@@ -239,6 +240,21 @@ func ask[Q, R any](ctx context.Context, a *Admin, addr string, method func(proto
 }
 
 type master struct{ name, addr string }
+
+// change is ask for what only a master does. One that is none any more has done nothing of
+// it that may not be done again: the next master of its group is asked, as soon as there is
+// one, until ctx ends.
+func change[Q, R any](ctx context.Context, a *Admin, m master, method func(protocol.BrokerConn, context.Context, *Q) (*R, error), q *Q) (*R, error) {
+	for wait := firstMasterPause; ; wait = min(2*wait, maxMasterPause) {
+		resp, err := ask(ctx, a, m.addr, method, q)
+		if !errors.Is(err, ErrNotMaster) || pause(ctx, wait) != nil {
+			return resp, err
+		}
+		if next, merr := a.masters(ctx, []string{m.name}); merr == nil {
+			m = next[0]
+		}
+	}
+}
 
 // masters lists the masters of the groups named, or of all.
 func (a *Admin) masters(ctx context.Context, names []string) ([]master, error) {

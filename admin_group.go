@@ -65,7 +65,7 @@ func (a *Admin) CreateGroup(ctx context.Context, g GroupConfig) error {
 	c.RetryQueues, c.RetryMaxTimes = g.RetryQueues, g.MaxReconsume
 	return a.bounded(ctx, "create group "+g.Name, func(ctx context.Context) error {
 		_, err := askAll(ctx, a, func(ctx context.Context, m master) (*protocol.UpdateGroupResponse, error) {
-			return ask(ctx, a, m.addr, protocol.BrokerConn.UpdateGroup, &protocol.UpdateGroupRequest{Config: c})
+			return change(ctx, a, m, protocol.BrokerConn.UpdateGroup, &protocol.UpdateGroupRequest{Config: c})
 		})
 		return err
 	})
@@ -86,7 +86,7 @@ func (a *Admin) DeleteGroup(ctx context.Context, group string) error {
 	}
 	return a.bounded(ctx, "delete group "+group, func(ctx context.Context) error {
 		_, err := askAll(ctx, a, func(ctx context.Context, m master) (*protocol.DeleteGroupResponse, error) {
-			return ask(ctx, a, m.addr, protocol.BrokerConn.DeleteGroup, &protocol.DeleteGroupRequest{Group: group, CleanOffsets: true})
+			return change(ctx, a, m, protocol.BrokerConn.DeleteGroup, &protocol.DeleteGroupRequest{Group: group, CleanOffsets: true})
 		})
 		if err != nil {
 			return err

@@ -195,7 +195,7 @@ func (a *Admin) SetOffset(ctx context.Context, group string, q MessageQueue, off
 			return err
 		}
 		m := masters[0]
-		_, err = ask(ctx, a, m.addr, protocol.BrokerConn.ResetOffset, &protocol.ResetOffsetRequest{Group: group, Topic: q.Topic, QueueID: q.QueueID, Offset: &offset})
+		_, err = change(ctx, a, m, protocol.BrokerConn.ResetOffset, &protocol.ResetOffsetRequest{Group: group, Topic: q.Topic, QueueID: q.QueueID, Offset: &offset})
 		var answered *protocol.Error
 		switch {
 		case !errors.As(err, &answered):
@@ -248,7 +248,7 @@ func (a *Admin) reset(ctx context.Context, group, topic string, to time.Time) (m
 	offsets := make(map[MessageQueue]int64)
 	err := a.bounded(ctx, fmt.Sprintf("reset of group %s in topic %s", group, topic), func(ctx context.Context) error {
 		answers, err := askMasters(ctx, a, topic, func(ctx context.Context, m master) (*protocol.ResetOffsetResponse, error) {
-			return ask(ctx, a, m.addr, protocol.BrokerConn.ResetOffset, &protocol.ResetOffsetRequest{Group: group, Topic: topic, QueueID: -1, Time: to})
+			return change(ctx, a, m, protocol.BrokerConn.ResetOffset, &protocol.ResetOffsetRequest{Group: group, Topic: topic, QueueID: -1, Time: to})
 		})
 		for _, answer := range answers {
 			if answer.value != nil {
@@ -276,7 +276,7 @@ func (a *Admin) CloneOffsets(ctx context.Context, from, to, topic string) error 
 	}
 	return a.bounded(ctx, fmt.Sprintf("offsets of group %s for group %s", from, to), func(ctx context.Context) error {
 		clone := func(ctx context.Context, m master) (*protocol.CloneGroupOffsetResponse, error) {
-			return ask(ctx, a, m.addr, protocol.BrokerConn.CloneGroupOffset, &protocol.CloneGroupOffsetRequest{From: from, To: to, Topic: topic})
+			return change(ctx, a, m, protocol.BrokerConn.CloneGroupOffset, &protocol.CloneGroupOffsetRequest{From: from, To: to, Topic: topic})
 		}
 		masters := askAll[*protocol.CloneGroupOffsetResponse]
 		if topic != "" {
