@@ -10,7 +10,8 @@ import (
 )
 
 // copyLoop copies what is not in the log of the master, until ctx ends: at once when the
-// slave begins to follow, then every SlaveSync. Java: SlaveSynchronize.
+// slave begins to follow, then every SlaveSync; what has failed sooner,
+// from 50 ms on up to RouteRetry. Java: SlaveSynchronize.
 func (r *brokerRun) copyLoop(ctx context.Context) {
 	c := &metadataCopy{r: r}
 	addr := ""
@@ -21,11 +22,12 @@ func (r *brokerRun) copyLoop(ctx context.Context) {
 		c.conn, c.offsets, c.delays = nil, nil, nil // what waits is of another session
 	}
 	defer hangUp()
-	t := time.NewTicker(r.cfg.Timings.SlaveSync)
+	t := time.NewTimer(r.cfg.Timings.SlaveSync)
 	defer t.Stop()
 	said := ""
+	again := time.Duration(0)
 	for {
-		round := c.round
+		round, whole := c.round, true
 		select {
 		case <-ctx.Done():
 			return
@@ -33,12 +35,12 @@ func (r *brokerRun) copyLoop(ctx context.Context) {
 			if c.offsets == nil && c.delays == nil {
 				continue
 			}
-			round = c.apply
+			round, whole = c.apply, false
 		case <-r.copyNow:
 		case <-t.C:
 		}
-		err := r.findMaster(ctx)
-		if at := r.reg.master.Load(); err == nil && (c.conn == nil || addr != at.addr) {
+		at, err := r.findMaster(ctx)
+		if err == nil && (c.conn == nil || addr != at.addr) {
 			hangUp()
 			addr = at.addr
 			err = r.bounded(ctx, func(ctx context.Context) (err error) {
@@ -53,6 +55,14 @@ func (r *brokerRun) copyLoop(ctx context.Context) {
 		if err != nil && !errors.As(err, &answered) {
 			hangUp()
 			r.reg.master.Store(nil) // it may be somewhere else by now
+		}
+		switch {
+		case err != nil:
+			again = min(max(2*again, 50*time.Millisecond), r.cfg.Timings.RouteRetry, r.cfg.Timings.SlaveSync)
+			t.Reset(again)
+		case whole:
+			again = 0
+			t.Reset(r.cfg.Timings.SlaveSync)
 		}
 		switch {
 		case err == nil:
@@ -71,19 +81,30 @@ func (r *brokerRun) bounded(ctx context.Context, round func(context.Context) err
 }
 
 // findMaster asks the name servers where the master is, unless that is known. They may
-// have learned of it since the broker's last registration.
-func (r *brokerRun) findMaster(ctx context.Context) error {
-	if r.reg.master.Load() != nil {
+// have learned of it since the broker's last registration; and of a group that elects
+// they may know a former one only.
+func (r *brokerRun) findMaster(ctx context.Context) (*masterAt, error) {
+	want := r.standing.Load().ha
+	known := func() *masterAt {
+		if at := r.reg.master.Load(); at != nil && (want == "" || at.ha == want) {
+			return at
+		}
 		return nil
+	}
+	if at := known(); at != nil {
+		return at, nil
 	}
 	err := r.reg.register(ctx, registerTimeout)
-	switch {
-	case r.reg.master.Load() != nil:
-		return nil
-	case err != nil:
-		return fmt.Errorf("where the master of %s is, nobody says: %w", r.cfg.Name, err)
+	if at := known(); at != nil {
+		return at, nil
 	}
-	return fmt.Errorf("no name server knows a master of %s: %w", r.cfg.Name, ErrNoRoute)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("where the master of %s is, nobody says: %w", r.cfg.Name, err)
+	case r.reg.master.Load() != nil:
+		return nil, fmt.Errorf("the name servers know a former master of %s only: %w", r.cfg.Name, ErrNoRoute)
+	}
+	return nil, fmt.Errorf("no name server knows a master of %s: %w", r.cfg.Name, ErrNoRoute)
 }
 
 // noteMoved tells copyLoop that the log of the slave has grown, and delayLog.Sync that

@@ -13,6 +13,9 @@ type standing struct {
 	id    int64 // under which it is registered: the master's is 0
 	// fenced: it has no role for now, in a group with failover, and follows nobody.
 	fenced bool
+	// ha is where it gets the log, of a slave that was told by a controller; "": the name
+	// servers know that.
+	ha string
 }
 
 // duty is what runs for as long as a broker is master, or slave. One goroutine begins

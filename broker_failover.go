@@ -196,7 +196,7 @@ func (r *brokerRun) follow(epoch, master int64, addr string, lossEpoch int64) er
 	if err != nil {
 		return err
 	}
-	r.standing.Store(&standing{role: RoleSlave, epoch: epoch, id: r.slaveID(master)})
+	r.standing.Store(&standing{role: RoleSlave, epoch: epoch, id: r.slaveID(master), ha: addr})
 	r.receiver.Store(f)
 	r.followMetadata()
 	d := r.newDuty()

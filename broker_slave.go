@@ -2,7 +2,6 @@ package pocketmq
 
 import (
 	"context"
-	"fmt"
 	"net"
 
 	"github.com/pocketmq/pocketmq/ha"
@@ -41,12 +40,9 @@ func (r *brokerRun) dialMaster(ctx context.Context) (net.Conn, error) {
 		}
 	}
 	r.reg.master.Store(nil)
-	if err := r.findMaster(ctx); err != nil {
+	at, err := r.findMaster(ctx)
+	if err != nil {
 		return nil, err
-	}
-	at := r.reg.master.Load()
-	if at == nil {
-		return nil, fmt.Errorf("the master of %s moves: %w", r.cfg.Name, ErrUnreachable)
 	}
 	return r.cfg.Transport.DialStream(ctx, protocol.Dial{Node: r.node, Addr: at.ha})
 }
