@@ -23,22 +23,23 @@ import (
 // before the controller has told it one.
 func (r *brokerRun) takePart(fresh bool) error {
 	lastEpoch, end := r.report()
-	life, err := r.replica.nextLife(r.cfg.Flush == SyncFlush && !r.throwaway, fresh, end)
+	life, stored, err := r.replica.nextLife(r.cfg.Flush == SyncFlush && !r.throwaway, fresh, end)
 	if err != nil {
 		if store.IsDiskFull(err) {
-			return fmt.Errorf("%s stores each of its lives before it takes part in elections: make space and start it again: %w", r.node, err)
+			return fmt.Errorf("%s has made its log anew, and stores each of its lives before it takes part in elections: make space and start it again: %w", r.node, err)
 		}
 		return err
 	}
 	r.standing.Store(&standing{role: RoleSlave, epoch: lastEpoch, id: -1, fenced: true})
 	r.elections = ha.NewParticipant(ha.ParticipantConfig{
 		Replica: ha.ReplicaConfig{ID: r.cfg.ID, Addr: r.haAddr(), ClientAddr: r.addr.String(), Lease: r.cfg.Timings.LeaseExpire, Renew: r.cfg.Timings.LeaseRenew, Unelected: ownPromises{r.replica}.Highest()},
-		State:   life, LastEpoch: lastEpoch, End: end, Duties: elector{r},
+		State:   life, Unstored: !stored, LastEpoch: lastEpoch, End: end, Duties: elector{r},
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			return r.cfg.Transport.DialStream(ctx, protocol.Dial{Node: r.node, Addr: r.wire.controller()})
 		},
 		Unsaved: func(err error) {
 			r.log.Error("takes no part in elections for now", "err", err)
+			r.unsaved.Store(&err)
 			r.events.emit(r.node, func(b EventBase) Event { return StoreFenced{b, protocol.Tagged(err.Error(), ErrFenced, err)} })
 		},
 		Connected: func(err error) {
@@ -87,7 +88,13 @@ type elector struct{ r *brokerRun }
 var _ ha.Duties = elector{}
 
 // Save implements ha.Duties.
-func (e elector) Save(s ha.ReplicaState) error { return e.r.replica.saveLife(s) }
+func (e elector) Save(s ha.ReplicaState) error {
+	err := e.r.replica.saveLife(s)
+	if err == nil {
+		e.r.unsaved.Store(nil)
+	}
+	return err
+}
 
 // Fence implements ha.Duties.
 func (e elector) Fence() { e.r.fence() }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pocketmq/pocketmq/ha"
 	"github.com/pocketmq/pocketmq/internal/statefile"
+	"github.com/pocketmq/pocketmq/store"
 )
 
 // replica is what a broker has to remember as a member of its group, beside its log.
@@ -19,7 +20,10 @@ type replica struct {
 	unled     atomic.Int64 // see replicaState
 
 	turn  statefile.Turn               // one save at a time; held over its file calls
-	saved atomic.Pointer[replicaState] // the content of the file; stored with the turn held, not to be changed
+	saved atomic.Pointer[replicaState] // the content of the file, or what is to be; stored with the turn held, not to be changed
+	// former is the content of the file while the present life could not be stored, else
+	// nil: guarded by the turn. Until then the file tells of the life before, and has to.
+	former *replicaState
 }
 
 // replicaState is the content of config/replication.json.
@@ -69,13 +73,15 @@ func (b *Broker) openReplica() (*replica, error) {
 // nextLife begins a life in a group with failover. synced tells that it syncs what it
 // acknowledges, fresh that the log was made just now; end is its end, which may be lower
 // than it was. Whether the life before has lost something is judged by what that one did.
-func (r *replica) nextLife(synced, fresh bool, end int64) (ha.ReplicaState, error) {
+// When the disk is full, and the log has been there, the life begins and is not stored: it
+// takes no part before saveLife has stored it.
+func (r *replica) nextLife(synced, fresh bool, end int64) (life ha.ReplicaState, stored bool, err error) {
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	boot := bootID()
 	s := *r.saved.Load()
 	kept := s.Closed || s.Synced || boot != "" && s.Boot == boot
-	life := ha.NextLife(s.Failover, newIncarnation(), kept && !fresh)
+	life = ha.NextLife(s.Failover, newIncarnation(), kept && !fresh)
 	if s.Failover == nil || s.Failover.Seen == 0 {
 		s.Unled = end
 	}
@@ -83,7 +89,13 @@ func (r *replica) nextLife(synced, fresh bool, end int64) (ha.ReplicaState, erro
 	s.Confirmed, s.Unled = min(s.Confirmed, end), min(s.Unled, end)
 	r.confirmed.Store(s.Confirmed)
 	r.unled.Store(s.Unled)
-	return life, r.saveLocked(s)
+	err = r.saveLocked(s)
+	// A log that was made just now must not look like an old one to the next life.
+	if store.IsDiskFull(err) && !fresh {
+		r.former = r.saved.Swap(&s)
+		return life, false, nil
+	}
+	return life, err == nil, err
 }
 
 // led ends the time before elections: the log is that of one who was elected.
@@ -113,12 +125,13 @@ func (r *replica) saveLife(life ha.ReplicaState) error {
 	return r.saveLocked(s)
 }
 
-// close is the end of a life in good order: everything was written and synced.
+// close is the end of a life in good order: everything was written and synced. One that
+// was never stored has done nothing, and leaves the life before as it was.
 func (r *replica) close() error {
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	s := *r.saved.Load()
-	if s.Failover == nil {
+	if s.Failover == nil || r.former != nil {
 		return nil
 	}
 	s.Closed = true
@@ -131,6 +144,9 @@ func (r *replica) losePower() error {
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	s := *r.saved.Load()
+	if r.former != nil {
+		s = *r.former
+	}
 	if s.Failover == nil {
 		return nil
 	}
@@ -179,6 +195,7 @@ func (r *replica) saveLocked(s replicaState) error {
 		return fmt.Errorf("replication: %w", err)
 	}
 	r.saved.Store(&s)
+	r.former = nil
 	return nil
 }
 

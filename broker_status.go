@@ -86,11 +86,14 @@ func (b *Broker) Status() BrokerStatus {
 		st.ConfirmedPosition = at.Confirmed
 		st.Master = MasterStatus{Connected: at.Connected, Addr: at.Addr, Epoch: at.Epoch, End: at.MasterEnd, Err: at.Err}
 	}
+	unsaved := r.unsaved.Load()
 	switch err := b.life.use(); {
 	case err != nil:
 		st.Reason = err.Error()
 	case b.gate.isShut():
 		st.Reason = "paused; Cluster.Resume lets it go on"
+	case unsaved != nil:
+		st.Reason = (*unsaved).Error()
 	case st.Err != nil:
 		st.Reason = b.refusal(st.Err)
 	case r.standing.Load().fenced:

@@ -41,7 +41,8 @@ type Duties interface {
 // ParticipantConfig is what a [Participant] begins with.
 type ParticipantConfig struct {
 	Replica        ReplicaConfig
-	State          ReplicaState // stored already; see NextLife
+	State          ReplicaState // see NextLife
+	Unstored       bool         // State could not be stored: nothing is said or done before it is
 	LastEpoch, End int64        // of the log
 	Duties         Duties
 	// Dial connects to the controller, wherever it is now. Its ctx ends when Dial has
@@ -184,6 +185,10 @@ func (p *Participant) step(f func(*Replica) Ready) {
 // Run takes part until ctx ends.
 func (p *Participant) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
+	if p.cfg.Unstored {
+		p.step(func(r *Replica) Ready { state := r.State(); return Ready{State: &state} })
+		p.carryOut(ctx)
+	}
 	var link sync.WaitGroup
 	link.Go(func() { p.link(ctx) })
 	defer link.Wait()

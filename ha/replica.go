@@ -37,7 +37,7 @@ type ReplicaState struct {
 // has stored, nil when there is nothing. Clean says whether everything is there that
 // was acknowledged in the life before: after a kill that is so if acknowledged records
 // had been handed to the system, after a loss of power if they had been synced. It is
-// to be stored before the [Replica] begins.
+// to be stored before anything that the [Replica] says is sent or done.
 //
 // What must hold: a life goes on from the one that the controller knows only if nothing
 // was lost since. Clean is about all lives since the first of Before, whether they are
@@ -176,8 +176,8 @@ type Replica struct {
 	sent       time.Time
 }
 
-// NewReplica begins a life, with a state that is stored and a log whose last epoch and
-// end are given. It has no role before the controller has told it one.
+// NewReplica begins a life, with a state of [NextLife] and a log whose last epoch and end
+// are given. It has no role before the controller has told it one.
 func NewReplica(now time.Time, cfg ReplicaConfig, state ReplicaState, lastEpoch, end int64) *Replica {
 	if cfg.Lease <= 0 {
 		cfg.Lease = 5 * time.Second
