@@ -35,7 +35,8 @@ func (c *Cluster) Elect(ctx context.Context, group string, id int64) error {
 // that has them all is elected as by Elect. Otherwise the event UncleanElection and an
 // error in the log tell of it once it has happened. When the controller has come back
 // without its state, all members have to be connected to it. Errors: those of Elect; after one,
-// that of ctx too, nothing of the order is in force. Java: enableElectUncleanMaster.
+// that of ctx too, nothing of the order is in force. For that it waits, even beyond ctx, for a
+// controller that was paused, or whose disk hangs, after it was given the order. Java: enableElectUncleanMaster.
 func (c *Cluster) ElectUnclean(ctx context.Context, group string, id int64) error {
 	if err := c.life.use(); err != nil {
 		return err

@@ -290,3 +290,36 @@ func TestElectThatIsRefusedLetsTheMasterGoOn(t *testing.T) {
 		assert.Equal(t, []string{"delayed"}, contentAt(t, c, 0))
 	})
 }
+
+// The controller has the order already when it is paused, before it could store it.
+func TestElectEndsWithItsContextWhenTheControllerIsPausedMeanwhile(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := run(t, pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}})
+		inSync(t, c, 2)
+		p := producer(t, c, pocketmq.ProducerConfig{SendTimeout: time.Minute, Retries: 100})
+		replicated(t, p, 0, 1)
+		require.NoError(t, c.SlowDisk("broker-a", 2, 2*time.Second))
+		sent := make(chan error, 1)
+		go func() { sent <- patientSend(p, "1") }()
+		time.Sleep(100 * time.Millisecond)
+
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		begun, elected := time.Now(), make(chan error, 1)
+		go func() { elected <- c.Elect(ctx, "broker-a", 1) }() // the master lets the send end first
+		time.Sleep(100 * time.Millisecond)
+		require.NoError(t, c.PauseController("broker-a"))
+		time.Sleep(time.Minute)
+		select {
+		case err := <-elected:
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		default:
+			t.Errorf("Elect waits %v after its call, for 10s", time.Since(begun))
+		}
+		require.NoError(t, c.ResumeController("broker-a"))
+		require.NoError(t, c.SlowDisk("broker-a", 2, 0))
+		inSync(t, c, 2)
+		<-sent // it may have run into its time
+		replicated(t, p, 2, 1)
+	})
+}

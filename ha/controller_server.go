@@ -104,8 +104,9 @@ func (s *ControllerServer) Stuck() Refusal {
 // messages are lost by it. It returns when the election has begun, and under which epoch,
 // not when it has ended. The order is over when a later epoch begins, with the life of
 // the controller, and by Withdraw. Errors: ErrNotDesignated with the reason, a
-// [NotDesignatedError]; that of ctx, of which nothing is left in force; [ErrStopped]; those
-// of the store.
+// [NotDesignatedError]; that of ctx, after which an election by the rules may still begin
+// when the store, which may take long, has the order already; [ErrStopped]; those of the
+// store. An unclean order that the store has is waited for, even beyond ctx.
 func (s *ControllerServer) Designate(ctx context.Context, id int64, unclean bool) (epoch int64, err error) {
 	return s.order(ctx, Message{Kind: MessageDesignate, From: NoReplica, To: NoReplica, ID: id, Unclean: unclean})
 }
@@ -124,7 +125,7 @@ func (s *ControllerServer) Withdraw(ctx context.Context, id, epoch int64) (taken
 }
 
 // order carries out what an operator wants. Once it is with the controller it is waited
-// for: what becomes of it is to be known.
+// for when answered messages may be lost by it: what becomes of it is to be known.
 func (s *ControllerServer) order(ctx context.Context, m Message) (int64, error) {
 	o := order{message: m, done: make(chan orderDone, 1)}
 	select {
@@ -134,8 +135,16 @@ func (s *ControllerServer) order(ctx context.Context, m Message) (int64, error) 
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	d := <-o.done
-	return d.epoch, d.err
+	over := ctx.Done()
+	if m.Unclean || m.Kind == MessageWithdraw {
+		over = nil
+	}
+	select {
+	case d := <-o.done:
+		return d.epoch, d.err
+	case <-over:
+		return 0, ctx.Err()
+	}
 }
 
 // Stopped is closed when Serve has ended.
