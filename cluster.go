@@ -113,8 +113,8 @@ type clusterClient struct {
 const clusterLabel = "pocketmq-cluster"
 
 // StartCluster starts a cluster and returns when every broker is routable at
-// every name server. On an error nothing is left running. ctx bounds the start
-// only. In memory it takes no virtual time.
+// every name server, and slaves that have nothing to catch up on are in sync. On an error nothing is left running. ctx bounds the start
+// only. In memory it takes no virtual time as long as no slave has to catch up.
 func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

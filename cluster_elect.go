@@ -151,7 +151,8 @@ func (c *Cluster) awaitElected(ctx context.Context, server *ha.ControllerServer,
 
 // awaitGroup waits until a group that elects has a master that takes messages, and all of
 // its members, which have started, have registered in their roles; or until it is clear
-// that nobody can be elected.
+// that nobody can be elected. Then it waits for slaves that are about to be in sync,
+// LeaseExpire at most.
 func (c *Cluster) awaitGroup(ctx context.Context, g BrokerGroup) error {
 	var why error
 	order := false
@@ -182,7 +183,31 @@ func (c *Cluster) awaitGroup(ctx context.Context, g BrokerGroup) error {
 	if err != nil {
 		return fmt.Errorf("no broker of %s has become a master that takes messages: %w", g.Name, err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timings.LeaseExpire)
+	defer cancel()
+	_ = c.awaitRole(ctx, func() bool { return c.joined(g.Name) }) // who takes longer is not waited for
 	return nil
+}
+
+// joined tells whether who runs of a group is in sync with its master, and so survives
+// it; or will not be soon, because it has to catch up, or cannot follow.
+func (c *Cluster) joined(group string) bool {
+	var slaves []SlaveStatus
+	for r := range c.runsOf(group) {
+		if r.master.Load() != nil {
+			_, slaves = r.slaveStatus()
+		}
+	}
+	for r := range c.runsOf(group) {
+		f := r.receiver.Load()
+		if f == nil || f.Status().Err != nil {
+			continue
+		}
+		if !slices.ContainsFunc(slaves, func(s SlaveStatus) bool { return s.ID == r.cfg.ID && (s.InSync || s.LagMessages > 0) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // runsOf are the runs of the brokers of a group that run.

@@ -269,16 +269,22 @@ func (r *historyRun) end(kind faultKind, id int64) error {
 }
 
 // allInSync is whether every member has everything that was acknowledged: one of them may
-// lose what it has not synced.
+// lose what it has not synced. The newest master knows; a former one may not know that it
+// is that.
 func (r *historyRun) allInSync() bool {
-	n := 0
+	var master *pocketmq.Broker
 	for b := range r.cluster.Brokers() {
-		if id := b.ID(); !r.state.down[id] && b.Role() == pocketmq.RoleMaster {
-			for _, s := range b.Status().Slaves {
-				if s.InSync && !r.state.down[s.ID] {
-					n++
-				}
-			}
+		if !r.state.down[b.ID()] && b.Role() == pocketmq.RoleMaster && (master == nil || b.Epoch() > master.Epoch()) {
+			master = b
+		}
+	}
+	if master == nil {
+		return false
+	}
+	n := 0
+	for _, s := range master.Status().Slaves {
+		if s.InSync && !r.state.down[s.ID] {
+			n++
 		}
 	}
 	return n == r.slaves

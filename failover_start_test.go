@@ -89,3 +89,30 @@ func TestAnotherFlushModeAfterALossOfPowerChangesNothing(t *testing.T) {
 		})
 	}
 }
+
+// A cluster that has started loses its master without losing its service.
+func TestAGroupThatHasStartedSurvivesItsMaster(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for range rounds(50) {
+			c := run(t, pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}})
+			require.NoError(t, c.Kill("broker-a", masterOf(c)))
+			replicated(t, producer(t, c, pocketmq.ProducerConfig{SendTimeout: 30 * time.Second}), 0, 1)
+			require.NoError(t, c.Close())
+		}
+	})
+}
+
+// A slave that has something to catch up on delays no start.
+func TestASlaveThatIsBehindDelaysNoStart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cfg := pocketmq.ClusterConfig{Groups: trio(), Topics: map[string]int{"T": 1}, Dir: t.TempDir()}
+		c := run(t, cfg)
+		require.NoError(t, c.Broker("broker-a", 2).Close())
+		replicated(t, producer(t, c, pocketmq.ProducerConfig{SendTimeout: 30 * time.Second}), 0, 1000)
+		require.NoError(t, c.Close())
+		begin := time.Now()
+		c = run(t, cfg)
+		assert.Less(t, time.Since(begin), time.Second)
+		inSync(t, c, 2)
+	})
+}
