@@ -221,6 +221,11 @@ func (s *brokerSession) read(ctx context.Context, q *protocol.PullMessageRequest
 		protocol.ReleaseAnswer(ctx)
 	}
 	code := pullCode(got.Status, q.Offset)
+	if code == protocol.PullOffsetMoved && q.Offset > got.Max && q.Offset <= s.store().NextOffset(q.Topic, q.QueueID) {
+		// A slave was faster: what is there before it is written, or replicated, and not
+		// to be read here yet.
+		got.Next, code = q.Offset, protocol.PullNotFound
+	}
 	if code == protocol.PullOffsetMoved && s.standing.Load().role != RoleMaster {
 		// A slave moves nobody: it may not have come that far yet, and may have begun
 		// later than its master, who has what is missing here. Java:

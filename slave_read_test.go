@@ -388,3 +388,37 @@ func TestQuestionsAboutQueuesAreAnsweredBySlaves(t *testing.T) {
 		assert.Equal(t, pocketmq.PullNoNewMessage, got.Status)
 	})
 }
+
+// A slave may be a moment ahead of its master in what can be read. Who comes from there
+// is not told that the master's queue is shorter.
+func TestAMasterIsNotBehindWhatItHasWritten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		groups := trio()
+		groups[0].Config.Replication = pocketmq.AsyncReplication
+		c := run(t, pocketmq.ClusterConfig{Groups: groups, Topics: map[string]int{"T": 1}})
+		p := producer(t, c, pocketmq.ProducerConfig{})
+		inSync(t, c, 2)
+		replicated(t, p, 0, 3)
+		synctest.Wait()
+		for _, slave := range []string{"broker-a/1", "broker-a/2"} {
+			links(t, c).Drop("broker-a/0", slave)
+		}
+		replicated(t, p, 3, 2) // not confirmed, so nobody can read them
+		pull := func(offset int64) *protocol.PullMessageResponse {
+			resp, err := dialMember(t, c, "broker-a", 0).PullMessage(t.Context(), &protocol.PullMessageRequest{
+				Group: "g", Topic: "T", Offset: offset, MaxMessages: 32, HasExpression: true, Expression: "*", ExpressionType: protocol.ExpressionTag,
+			})
+			require.NoError(t, err)
+			assert.EqualValues(t, 3, resp.MaxOffset)
+			return resp
+		}
+		for _, offset := range []int64{4, 5} {
+			resp := pull(offset)
+			assert.Equal(t, protocol.PullNotFound, resp.Code, offset)
+			assert.Equal(t, offset, resp.NextBeginOffset)
+		}
+		resp := pull(6)
+		assert.Equal(t, protocol.PullOffsetMoved, resp.Code, "that is nowhere")
+		assert.EqualValues(t, 3, resp.NextBeginOffset)
+	})
+}

@@ -244,6 +244,22 @@ func (s *Store) MaxOffset(topic string, queueID int) int64 {
 	return 0
 }
 
+// NextOffset is the offset that the next record appended to a queue gets, MaxOffset or
+// more: what lies between them is not to be read yet, because it is being written,
+// dispatched, or not confirmed. 0 for an unknown queue. Safe for concurrent use.
+func (s *Store) NextOffset(topic string, queueID int) int64 {
+	q := s.queues.get(QueueID{topic, queueID})
+	if q == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q.dropped {
+		return 0
+	}
+	return q.next
+}
+
 // Queues lists the queues of the store and what each holds, mostly in the order in
 // which they were first written. It is a snapshot of the list; each range is
 // read when it is its turn. Safe for concurrent use.

@@ -1,5 +1,7 @@
 package consume
 
+import "slices"
+
 // processQueue is the window of one queue between its lowest unfinished message
 // and the next pull. It is a plain value: no clock, no goroutine, no lock; its
 // owner guards it. Java: ProcessQueue, whose tree is a ring here, because
@@ -13,7 +15,8 @@ package consume
 //
 // Invariants:
 //   - head <= cursor <= tail; slots[head] is unfinished unless head == tail.
-//   - Offsets ascend with the sequence number and all lie below end.
+//   - Offsets ascend with the sequence number and all lie below end, but for those of
+//     entries that unread has finished.
 //   - From cursor on every entry is ready and has never been taken, or back put
 //     it there: ready again, or done.
 //   - again lists exactly the ready entries below cursor.
@@ -258,6 +261,31 @@ func (p *processQueue) reset(offset int64) (freed int64) {
 	p.head, p.cursor = p.tail, p.tail
 	p.again = nil
 	p.count, p.bytes = 0, 0
+	p.end = offset
+	return freed
+}
+
+// unread finishes every message at or behind offset, as one that the queue does not have:
+// what a handler returns for one of them does not count. What lies before it stays. It
+// goes on at offset, also backwards, and returns the bytes set free.
+func (p *processQueue) unread(offset int64) (freed int64) {
+	for s := p.head; s < p.tail; s++ {
+		if e := p.at(s); e.offset >= offset && e.state != slotDone {
+			freed += int64(len(e.data))
+			e.state, e.data = slotDone, nil
+			p.count--
+		}
+	}
+	p.again = slices.DeleteFunc(p.again, func(s uint64) bool { return p.at(s).state == slotDone })
+	for p.tail > p.cursor && p.at(p.tail-1).state == slotDone && p.at(p.tail-1).attempts == 0 {
+		p.tail--
+		*p.at(p.tail) = slot{}
+	}
+	for p.head < p.tail && p.at(p.head).state == slotDone {
+		p.head++
+	}
+	p.cursor = max(p.cursor, p.head)
+	p.bytes -= freed
 	p.end = offset
 	return freed
 }

@@ -31,7 +31,7 @@ func (p *processQueue) check() error {
 	for seq := p.head; seq < p.tail; seq++ {
 		s := p.at(seq)
 		switch {
-		case s.offset <= last || s.offset >= p.end:
+		case s.state != slotDone && (s.offset <= last || s.offset >= p.end):
 			return fmt.Errorf("offset %d after %d, end %d", s.offset, last, p.end)
 		case seq == p.head && s.state == slotDone:
 			return fmt.Errorf("head %d is done", seq)
@@ -42,9 +42,9 @@ func (p *processQueue) check() error {
 		case (s.data == nil) != (s.state == slotDone):
 			return fmt.Errorf("%d is in state %d with %d bytes", seq, s.state, len(s.data))
 		}
-		last = s.offset
 		delete(again, seq)
 		if s.state != slotDone {
+			last = s.offset
 			count++
 			bytes += int64(len(s.data))
 		}
@@ -173,6 +173,25 @@ func runHistory(t *testing.T, seed uint64) {
 				}
 			}
 			require.Equal(t, size, p.rewind(), "seed %d: rewind from %d", seed, before)
+		case op < 89:
+			to, size := end-rnd.Int64N(30), int64(0)
+			for offset, e := range model {
+				if offset >= to {
+					size += int64(e.size)
+					delete(model, offset)
+				}
+			}
+			require.Equal(t, size, p.unread(to), "seed %d: unread from %d", seed, to)
+			for seq, x := range held {
+				if x.offset >= to {
+					_, ok := p.ack(x)
+					require.False(t, ok, "seed %d: %d was acknowledged, which the queue does not have", seed, x.offset)
+					delete(held, seq)
+				}
+			}
+			returning = slices.DeleteFunc(returning, func(x taken) bool { return x.offset >= to })
+			delayed = slices.DeleteFunc(delayed, func(seq uint64) bool { return offsetOf[seq] >= to })
+			end = to
 		case op < 98:
 			for len(delayed) > 0 && rnd.IntN(4) > 0 {
 				i := rnd.IntN(len(delayed))

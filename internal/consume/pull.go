@@ -262,9 +262,12 @@ func (r *run) accept(q message.Queue, tags filter.Tags, raw [][]byte) []record {
 	return records
 }
 
-// offsetMoved goes on at the offset that the broker names: what is cached is
-// dropped, and the new offset is committed at once. Java freezes it, drops the
-// queue and rebalances.
+// offsetMoved goes on at the offset that the broker names. One that was asked for and
+// lies outside of the queue says nothing about what was pulled before: that is consumed
+// still, but for what lies at or behind the new one, which comes again. One that lies
+// inside means that somebody has reset the group: what is cached is dropped. The offset is
+// committed at once. Java freezes the queue, drops it with all that is cached, which is
+// lost then, and rebalances.
 func (r *run) offsetMoved(ctx context.Context, h *heldQueue, offset int64, resp *protocol.PullMessageResponse) time.Duration {
 	if h.poll.on {
 		return r.polledMoved(ctx, h, offset, resp)
@@ -272,8 +275,12 @@ func (r *run) offsetMoved(ctx context.Context, h *heldQueue, offset int64, resp 
 	next := resp.NextBeginOffset
 	r.toldToMove(h.queue, offset, resp)
 	r.mu.Lock()
-	r.cached -= h.pq.reset(next)
-	r.retries.forget(h)
+	if wasReset(offset, resp) {
+		r.cached -= h.pq.reset(next)
+		r.retries.forget(h)
+	} else {
+		r.cached -= h.pq.unread(next)
+	}
 	wake := r.roomLocked(nil, h)
 	r.mu.Unlock()
 	for _, f := range wake {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -267,7 +268,7 @@ func TestMovedOffsetIsAdoptedInPlace(t *testing.T) {
 				w.send(q, numbered(10, 50)...)
 				w.change(func() { w.brokers["a"].commits[q] = 30 })
 				in := &inbox{fail: func(m *message.Ext) error {
-					if m.QueueOffset == 35 {
+					if m.QueueOffset == 35 && m.ReconsumeTimes == 0 {
 						return errors.New("no")
 					}
 					return nil
@@ -285,13 +286,17 @@ func TestMovedOffsetIsAdoptedInPlace(t *testing.T) {
 					}
 				})
 				synctest.Wait()
-				assert.Equal(t, next, w.committed(q), "committed at once")
+				assert.Equal(t, min(next, 35), w.committed(q), "at once; the failed message is not done")
 				w.send(q, "new")
 				synctest.Wait()
 				last := in.all()[len(in.all())-1]
 				assert.Equal(t, delivery{at: time.Now(), body: "new", queue: q, offset: next}, last)
 				time.Sleep(time.Minute)
-				assert.Len(t, in.all(), 21, "the failed message was dropped with the rest")
+				if next > 35 {
+					assert.Len(t, in.all(), 22, "what was deleted at the broker is here still")
+				} else {
+					assert.Len(t, in.all(), 21, "the failed message is none of the queue any more")
+				}
 				assert.Equal(t, next+1, w.committed(q))
 				assert.Equal(t, []message.Queue{q}, e.Assignment())
 			})
@@ -329,6 +334,41 @@ func TestAnswerThatNeitherMovesNorWasHeldIsNotRepeatedAtOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A broker that has less than was pulled says nothing about what it has.
+func TestMessagesBeforeTheEndOfAQueueThatIsShorterAreConsumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.topic(testTopic, "a", 1)
+		q := queueOf("a", 0)
+		in := new(inbox)
+		release := make(chan struct{})
+		e, _ := w.member("c1", nil, func(c *Config) {
+			c.Concurrency = 1
+			c.Handler = func(ctx context.Context, msgs []*message.Ext) error {
+				<-release // the first one; the others are cached
+				return in.handle(ctx, msgs)
+			}
+		})
+		start(t, e)
+		w.send(q, numbered(0, 10)...)
+		synctest.Wait()
+		w.change(func() { // its end is lost, and others come to be there
+			k := w.brokers["a"].queues[q]
+			k.records = k.records[:7]
+		})
+		synctest.Wait()
+		w.send(q, "m10", "m11")
+		time.Sleep(time.Minute)
+		assert.Zero(t, w.committed(q), "nothing is done")
+		close(release)
+		time.Sleep(time.Minute)
+		want := append(numbered(0, 7), "m10", "m11")
+		slices.Sort(want)
+		assert.Equal(t, want, in.bodies())
+		assert.EqualValues(t, 9, w.committed(q))
+	})
 }
 
 func TestFI01EqualHashesAreToldApartAndTheOffsetGoesOn(t *testing.T) {
