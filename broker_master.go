@@ -52,6 +52,7 @@ func (r *brokerRun) serveAsMaster(ctx context.Context) error {
 			if !passes(err) {
 				return err
 			}
+			r.store().AwaitEpoch() // a slave may have what this log has lost, in the same epoch
 			r.notServed(err)
 		}
 	}
@@ -61,22 +62,35 @@ func (r *brokerRun) serveAsMaster(ctx context.Context) error {
 
 // giveLog serves slaves. m is nil when no epoch has begun yet: nobody has followed so far,
 // and an epoch, which begins a file, is for when somebody does; or the disk had no space
-// for it. Each slave that connects is a reason to try, and slaves come again.
+// for it, and no message is taken before there is. Then it is tried each second, and when
+// a slave connects: slaves come again.
 func (r *brokerRun) giveLog(ctx context.Context, m *mastery, way *doorway) {
 	if m != nil {
 		r.serveSlaves(ctx, m, way)
 		return
 	}
+	var again <-chan time.Time
+	if r.lastEpoch() > 0 || r.cfg.Replication == SyncReplication {
+		t := time.NewTicker(time.Second)
+		defer t.Stop()
+		again = t.C
+	}
 	for failed := ""; ; {
-		first, err := way.Accept()
-		if err != nil {
+		var first net.Conn
+		select {
+		case first = <-way.conns:
+		case <-again:
+		case <-way.closed:
 			return
 		}
-		if m, err = r.nextEpoch(ctx); err == nil {
+		m, err := r.nextEpoch(ctx)
+		if err == nil {
 			r.serveSlaves(ctx, m, &resumedListener{Listener: way, first: first})
 			return
 		}
-		_ = first.Close() // nothing was said on it
+		if first != nil {
+			_ = first.Close() // nothing was said on it
+		}
 		if ctx.Err() == nil && err.Error() != failed {
 			failed = err.Error()
 			r.notServed(err)
@@ -85,7 +99,7 @@ func (r *brokerRun) giveLog(ctx context.Context, m *mastery, way *doorway) {
 }
 
 func (r *brokerRun) notServed(err error) {
-	r.log.Error("slaves are not served, until one connects when this is over", "err", err)
+	r.log.Error("no epoch of the log could begin: slaves are not served until this is over", "err", err)
 }
 
 // passes tells whether what a broker could not write may be written later, when there is

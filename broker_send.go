@@ -284,6 +284,8 @@ func (s *brokerSession) appendError(err error) error {
 		return protocol.Errorf(protocol.ServiceNotAvailable, "%s %s", protocol.RemarkDiskFull, s.refusal(err))
 	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrReadOnly):
 		return protocol.Errorf(protocol.ServiceNotAvailable, "%s %v; reads go on", protocol.RemarkFenced, err)
+	case errors.Is(err, store.ErrNoEpoch):
+		return protocol.Errorf(protocol.ServiceNotAvailable, "%s could not begin an epoch of its log when it started, which is tried again each second; reads go on", s.cfg.Name)
 	case errors.Is(err, store.ErrClosed):
 		return protocol.Errorf(protocol.ServiceNotAvailable, "%s is closed", s.cfg.Name)
 	case errors.Is(err, store.ErrBehind):

@@ -154,6 +154,36 @@ func TestHA02_ASlaveThatIsAheadGivesUpWhatItsMasterLost(t *testing.T) {
 	}
 }
 
+// And the master was full when it started, so that its epoch began later: no message comes
+// before that.
+func TestHA02_AMasterThatStartsOnAFullDiskAppendsNothingBeforeItsEpoch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for wait := range 20 {
+			c := run(t, pocketmq.ClusterConfig{Groups: pair(1, pocketmq.BrokerConfig{}), Topics: map[string]int{"T": 1}, Dir: t.TempDir()})
+			p := producer(t, c, pocketmq.ProducerConfig{Retries: pocketmq.NoRetries})
+			replicated(t, p, 0, 5)
+			time.Sleep(1100 * time.Millisecond)
+			replicated(t, p, 5, 5)
+			synctest.Wait()
+			require.NoError(t, c.PowerOff("broker-a", 0))
+			require.NoError(t, c.Kill("broker-a", 1))
+			require.NoError(t, c.FullDisk("broker-a", 0, true))
+			require.NoError(t, c.Restart(t.Context(), "broker-a", 0))
+			time.Sleep(time.Duration(wait) * 100 * time.Millisecond)
+			require.NoError(t, c.FullDisk("broker-a", 0, false))
+			end := c.Broker("broker-a", 0).Status().WrittenPosition
+			require.Less(t, end, int64(10))
+			for err := errors.New("not sent"); err != nil; time.Sleep(10 * time.Millisecond) {
+				_, err = p.SendTo(t.Context(), queue("T", "broker-a", 0), text("T", "10"))
+			}
+			assert.Equal(t, end+1, c.Broker("broker-a", 0).Status().WrittenPosition)
+			require.NoError(t, c.Restart(t.Context(), "broker-a", 1))
+			assert.Equal(t, append(counted(int(end)), "10"), logsAgree(t, c, 10*time.Second))
+			require.NoError(t, c.Close())
+		}
+	})
+}
+
 func aheadOfItsMaster(t *testing.T, full bool) {
 	var events eventLog
 	c := run(t, pocketmq.ClusterConfig{Groups: pair(1, pocketmq.BrokerConfig{}), Topics: map[string]int{"T": 1}, Dir: t.TempDir(), OnEvent: events.add})

@@ -113,7 +113,7 @@ type Appended struct {
 // returns nil the records can be read, and are synced if the store has
 // SyncFlush and opt does not say NoWait.
 //
-// Errors: [ErrBadBatch] for an empty one; [ErrFenced], [ErrReadOnly],
+// Errors: [ErrBadBatch] for an empty one; [ErrFenced], [ErrReadOnly], [ErrNoEpoch],
 // [ErrClosed]; [ErrFlushTimeout]: the records are stored, Appended is valid, but
 // they may not be synced yet; [ErrBehind]: they are not, since so much waits to be
 // synced that for Config.FlushTimeout there was no room for more; the error of ctx.
@@ -567,6 +567,9 @@ func (s *Store) wrote(rolled bool) {
 func (s *Store) alone(ctx context.Context, before, act func() error) error {
 	s.mu.Lock()
 	err := s.mu.refuse
+	if errors.Is(err, ErrNoEpoch) {
+		err = nil // that is for appends
+	}
 	if err == nil && before != nil {
 		err = before()
 	}

@@ -227,6 +227,8 @@ func (s *Store) refuseLocked() {
 		s.mu.refuse = s.damage
 	case full != nil:
 		s.mu.refuse = full
+	case s.mu.noEpoch:
+		s.mu.refuse = ErrNoEpoch
 	default:
 		s.mu.refuse = nil
 	}

@@ -62,7 +62,20 @@ func (s *Store) BeginEpoch(ctx context.Context, number int64) error {
 	if err != nil {
 		return err
 	}
+	s.setNoEpoch(false)
 	return s.Sync(ctx)
+}
+
+// AwaitEpoch refuses appends with [ErrNoEpoch] until the next epoch has begun. It is for a
+// master that could not begin one: others may have records where its log ends, which only
+// an epoch tells apart from what it would append. Safe for concurrent use.
+func (s *Store) AwaitEpoch() { s.setNoEpoch(true) }
+
+func (s *Store) setNoEpoch(v bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.noEpoch = v
+	s.refuseLocked()
 }
 
 // beginEpoch begins a file with the header of a new epoch, and makes it durable.

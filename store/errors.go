@@ -40,6 +40,9 @@ var (
 	// with ErrFenced, that a write failed because it had none. Appends go on by
 	// themselves when there is space again.
 	ErrDiskFull = errors.New("disk full")
+	// ErrNoEpoch means that an append was refused because an epoch has to begin first:
+	// see [Store.AwaitEpoch].
+	ErrNoEpoch = errors.New("no epoch has begun yet")
 	// ErrDamaged means that stored bytes do not match their checksum or
 	// contradict each other.
 	ErrDamaged = errors.New("stored data is damaged")

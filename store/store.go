@@ -62,6 +62,7 @@ type Store struct {
 		storeTime int64         // last given out, milliseconds
 		idle      chan struct{} // closed by the last leader when set
 		ended     bool          // closing has begun
+		noEpoch   bool          // see AwaitEpoch
 		drops     []unwrittenDrop
 	}
 	solo group // of a leader without followers; owned by the leader
