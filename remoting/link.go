@@ -27,6 +27,9 @@ const (
 	// firstPiece is what is allocated for the first frame before more of it has
 	// arrived. Who has sent a frame gets a whole piece at once.
 	firstPiece = 4 << 10
+	// turnFrames is how many frames that have come already are served before others
+	// have their turn: who sends more than is served keeps no processor.
+	turnFrames = 32
 	// maxSpare is how large a buffer of written bytes may be to be kept for the
 	// next ones.
 	maxSpare = 64 << 10
@@ -57,6 +60,7 @@ type link struct {
 	unsaid  int           // frames added to be written later: that is before more is read
 	only    bool          // nobody waited for another answer than the last one that came
 	onlyAt  time.Duration // when that came, since begun
+	inTurn  int           // frames since others had their turn
 	soon    int           // answers in a row that came soon after the one before, and nobody else waited
 
 	ctx    context.Context // ended by end

@@ -83,6 +83,12 @@ func (l *link) read(f *Frame, err error) {
 			return
 		}
 		f, taken = nil, nil
+		if l.inTurn++; l.in.Buffered() == 0 {
+			l.inTurn = 0
+		} else if l.inTurn >= turnFrames {
+			l.inTurn = 0
+			runtime.Gosched()
+		}
 	}
 }
 
