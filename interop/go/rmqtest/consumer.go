@@ -34,10 +34,10 @@ const handlersWithin = 10 * time.Second
 // other subscriptions say. Its Shutdown, which may be called at any time, waits up
 // to 10 s for handlers that run, and lets none begin afterwards.
 //
-// The official default is kept, with its surprise: a group without a committed
-// offset starts at the end of a queue, but at its beginning when the queue still
-// holds its first message, or is empty yet. Pass
-// consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset) to be sure.
+// A group without a committed offset starts at the beginning of its queues
+// (consumer.ConsumeFromFirstOffset), unless opts say otherwise: with the official
+// default, ConsumeFromLastOffset, a broadcasting consumer misses what is sent between
+// its Start and its first look at the queues, half a second later.
 //
 // What a handler panics with goes to t.Log, and on: the official client makes
 // nothing of it, the message is neither consumed nor does it come again.
@@ -131,6 +131,7 @@ func newMember(t testing.TB, c *pocketmq.Cluster, group string, opts []consumer.
 		consumer.WithNsResolver(resolver{c}),
 		consumer.WithInstance(instanceName(t)),
 		consumer.WithGroupName(group),
+		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 	}, opts, []consumer.Option{readSettings[consumer.Option](&m.set)})
 	return m
 }

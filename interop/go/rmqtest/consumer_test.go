@@ -275,3 +275,36 @@ func TestFoldersOfBroadcastingConsumersGoWithTheLastOfThem(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, left)
 }
+
+// What is sent right after Start reaches a broadcasting consumer that was given no
+// options: with the client's own default it began at the end of its queues, where that
+// was when it first looked.
+func TestABroadcastingConsumerGetsWhatIsSentRightAfterItsStart(t *testing.T) {
+	c := run(t, pocketmq.ClusterConfig{})
+	topic := rmqtest.Topic(t, c, 4)
+	co := rmqtest.Consumer(t, c, "G", consumer.WithConsumerModel(consumer.BroadCasting))
+	got := make(chan string, 100)
+	require.NoError(t, co.Subscribe(topic, consumer.MessageSelector{}, func(_ context.Context, msgs ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+		for _, m := range msgs {
+			got <- string(m.Body)
+		}
+		return consumer.ConsumeSuccess, nil
+	}))
+	require.NoError(t, co.Start())
+	p := rmqtest.Producer(t, c)
+	want := map[string]bool{}
+	for i := range 20 {
+		body := fmt.Sprint("m", i)
+		want[body] = true
+		_, err := p.SendSync(t.Context(), primitive.NewMessage(topic, []byte(body)))
+		require.NoError(t, err)
+	}
+	for limit := time.After(30 * time.Second); len(want) > 0; {
+		select {
+		case body := <-got:
+			delete(want, body)
+		case <-limit:
+			t.Fatalf("not consumed: %v", want)
+		}
+	}
+}
