@@ -182,6 +182,7 @@ type brokerRun struct {
 	early     *doorway                      // of one that is being promoted; of who begins and ends duties
 	heritage  *heritage                     // the same; nil unless a former master has left it
 	retiring  atomic.Int64                  // the epoch that the master gives up, see retire; 0: none
+	copied    atomic.Bool                   // a slave has copied once, or tried, what its master has beside its log
 	unsaved   atomic.Pointer[error]         // in a group with failover: why it takes no part, while it cannot store its state
 	renounced atomic.Bool                   // in a group with failover: the log may be dropped
 	writes    inflight                      // requests that only a master serves

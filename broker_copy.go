@@ -56,6 +56,9 @@ func (r *brokerRun) copyLoop(ctx context.Context) {
 			hangUp()
 			r.reg.master.Store(nil) // it may be somewhere else by now
 		}
+		if whole && !r.copied.Swap(true) {
+			r.wire.watch.changed(rolesChanged)
+		}
 		switch {
 		case err != nil:
 			again = min(max(2*again, 50*time.Millisecond), r.cfg.Timings.RouteRetry, r.cfg.Timings.SlaveSync)

@@ -121,6 +121,7 @@ func (c *metadataCopy) apply(ctx context.Context) (err error) {
 
 // followMetadata makes what is not in the log a slave's.
 func (r *brokerRun) followMetadata() {
+	r.copied.Store(false)
 	r.topicsAt.Store(0) // another master's log may have other positions
 	r.offsets.Follow()
 }

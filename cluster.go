@@ -347,7 +347,7 @@ func (c *Cluster) startGroups(ctx context.Context, gs []BrokerGroup) error {
 			if err := start(members[0]); err != nil {
 				return err
 			}
-			if err := each(members[1:], start); err != nil || g.Config.Replication != SyncReplication {
+			if err := each(members[1:], start); err != nil {
 				return err
 			}
 			return c.awaitFollowers(ctx, g)

@@ -270,14 +270,15 @@ func (c *Cluster) awaitRole(ctx context.Context, done func() bool) error {
 // rolesChanged is what watchers of roles watch: no group of consumers has such a name.
 const rolesChanged = "/roles"
 
-// awaitFollowers waits until the slaves of a group follow its master, or know why they
-// cannot: a send would find fewer than it wants.
+// awaitFollowers waits until the slaves of a group follow its master and know its topics,
+// or know why they cannot: a send would find fewer than it wants, and a consumer that goes
+// to a slave nothing.
 func (c *Cluster) awaitFollowers(ctx context.Context, g BrokerGroup) error {
 	err := c.awaitRole(ctx, func() bool {
 		_, follow := c.Broker(g.Name, protocol.MasterID).run.Load().slaveStatus()
 		for id := range int64(g.Slaves) {
 			connected := slices.ContainsFunc(follow, func(s SlaveStatus) bool { return s.ID == id+1 && s.Addr != "" })
-			if f := c.Broker(g.Name, id+1).run.Load().receiver.Load(); !connected && f.Status().Err == nil {
+			if r := c.Broker(g.Name, id+1).run.Load(); !(connected && r.copied.Load()) && r.receiver.Load().Status().Err == nil {
 				return false
 			}
 		}

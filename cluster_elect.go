@@ -203,6 +203,9 @@ func (c *Cluster) joined(group string) bool {
 		if f == nil || f.Status().Err != nil {
 			continue
 		}
+		if !r.copied.Load() {
+			return false
+		}
 		if !slices.ContainsFunc(slaves, func(s SlaveStatus) bool { return s.ID == r.cfg.ID && (s.InSync || s.LagMessages > 0) }) {
 			return false
 		}

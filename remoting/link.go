@@ -20,7 +20,7 @@ const (
 	idleLimit = 120 * time.Second
 	// maxPending is how many bytes may wait to be written before whoever adds
 	// more has to wait.
-	maxPending = 1 << 20
+	maxPending = 256 << 10
 	// readBuffer is what is read ahead, firstBuffer until a whole frame has come.
 	readBuffer  = 16 << 10
 	firstBuffer = 1 << 10
