@@ -203,6 +203,9 @@ func (r *Receiver) connect(ctx context.Context) (followed bool, addr string, err
 	f := &follower{r: r, wire: w}
 	err = f.run(ctx)
 	detach()
+	if ctx.Err() != nil {
+		err = endOf(ctx) // whatever found it first: the log, or the connection
+	}
 	r.lost(err)
 	w.close(err)
 	return f.followed, w.peer(), err

@@ -179,7 +179,6 @@ func (w *wire) fill(until time.Time) error {
 
 // write writes frames. The other side takes each piece within a time, or is silent.
 func (w *wire) write(b []byte, patience time.Duration) error {
-	w.torn = true
 	for len(b) > 0 {
 		piece := b[:min(len(b), writeBytes)]
 		if err := w.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
@@ -188,6 +187,7 @@ func (w *wire) write(b []byte, patience time.Duration) error {
 		if err := w.stopped(); err != nil {
 			return err
 		}
+		w.torn = true
 		if _, err := w.conn.Write(piece); err != nil {
 			if why := w.stopped(); why != nil {
 				return why
