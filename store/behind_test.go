@@ -94,6 +94,7 @@ func TestAppendsThatWaitForTheDiskLearnOfItsFailure(t *testing.T) {
 		disk.fail.Store(&broken)
 		release()
 		require.ErrorIs(t, <-waiting, ErrFenced)
+		synctest.Wait() // who waited is told before the brake is off
 		assert.NoError(t, s.Behind())
 		require.NoError(t, s.Kill())
 	})
