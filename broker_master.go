@@ -46,7 +46,7 @@ func (r *brokerRun) serveAsMaster(ctx context.Context) error {
 	way := r.door.open()
 	way.closeWith(d.ctx) // whoever serves it, or nobody: the door must not wait for ever
 	var m *mastery
-	if r.lastEpoch() > 0 || r.cfg.Replication == SyncReplication {
+	if r.owesEpoch() {
 		var err error
 		if m, err = r.nextEpoch(ctx); err != nil {
 			if !passes(err) {
@@ -60,6 +60,12 @@ func (r *brokerRun) serveAsMaster(ctx context.Context) error {
 	return nil
 }
 
+// owesEpoch tells whether a master without failover has to begin an epoch before anything is
+// appended: somebody has followed this log, or is waited for.
+func (r *brokerRun) owesEpoch() bool {
+	return r.lastEpoch() > 0 || r.cfg.Replication == SyncReplication
+}
+
 // giveLog serves slaves. m is nil when no epoch has begun yet: nobody has followed so far,
 // and an epoch, which begins a file, is for when somebody does; or the disk had no space
 // for it, and no message is taken before there is. Then it is tried each second, and when
@@ -70,7 +76,7 @@ func (r *brokerRun) giveLog(ctx context.Context, m *mastery, way *doorway) {
 		return
 	}
 	var again <-chan time.Time
-	if r.lastEpoch() > 0 || r.cfg.Replication == SyncReplication {
+	if r.owesEpoch() {
 		t := time.NewTicker(time.Second)
 		defer t.Stop()
 		again = t.C
